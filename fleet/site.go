@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// Site is one row of the sites table.
+type Site struct {
+	ID        int64
+	Revision  int64
+	Spec      SiteSpec
+	AppliedAt time.Time
+	AppliedBy string
+}
+
+// SiteSpec is a site as schema/site.cue checks it (#Site).
+type SiteSpec struct {
+	Name                  string                `json:"name"`
+	EngagementMode        facts.EngagementMode  `json:"engagement_mode"`
+	Inventory             facts.InventorySource `json:"inventory"`
+	InventoryOnly         bool                  `json:"inventory_only"`
+	PlacementEnabled      bool                  `json:"placement_enabled"`
+	TraitBased            bool                  `json:"trait_based"`
+	ForceReclaimEnabled   bool                  `json:"force_reclaim_enabled"`
+	BackendVRFFlipAllowed bool                  `json:"backend_vrf_flip_allowed"`
+	CustomerReadyTrait    string                `json:"customer_ready_trait"`
+	Lessees               Lessees               `json:"lessees"`
+	NetBox                *NetBoxSites          `json:"netbox,omitempty"`
+	Sources               Sources               `json:"sources"`
+}
+
+// Lessees are the Ironic projects of the site's own leases; "" for none.
+type Lessees struct {
+	Enrol       string `json:"enrol"`
+	Slurm       string `json:"slurm"`
+	Maintenance string `json:"maintenance"`
+}
+
+// NetBoxSites says which sites of which NetBox are this one.
+type NetBoxSites struct {
+	Instance string   `json:"instance"`
+	Sites    []string `json:"sites"`
+}
+
+// Sources are the endpoints of a site; nil where it has none.
+type Sources struct {
+	Ironic   *IronicSource     `json:"ironic,omitempty"`
+	Slurm    *SlurmSource      `json:"slurm,omitempty"`
+	BMC      *BMCSource        `json:"bmc,omitempty"`
+	Recorded map[string]string `json:"recorded,omitempty"` // source → file of recorded facts
+}
+
+// Endpoint is what every source over HTTP has.
+type Endpoint struct {
+	URL      string   `json:"url"`
+	Interval Duration `json:"interval,omitzero"` // 0: the policy's
+	Timeout  Duration `json:"timeout,omitzero"`
+	CA       string   `json:"ca,omitempty"`
+	Insecure bool     `json:"insecure"`
+}
+
+// IronicSource is where and how Ironic is read.
+type IronicSource struct {
+	Endpoint
+	Auth     string    `json:"auth"` // none, http_basic, keystone
+	Username string    `json:"username,omitempty"`
+	Password string    `json:"password,omitempty"` // file:PATH or env:NAME
+	Keystone *Keystone `json:"keystone,omitempty"`
+	PageSize int       `json:"page_size"`
+}
+
+// Keystone is where a token for Ironic comes from.
+type Keystone struct {
+	URL           string `json:"url"`
+	Project       string `json:"project"`
+	UserDomain    string `json:"user_domain"`
+	ProjectDomain string `json:"project_domain"`
+	Region        string `json:"region"`
+}
+
+// SlurmSource is where and how slurmrestd is read.
+type SlurmSource struct {
+	Endpoint
+	User     string   `json:"user"`
+	Token    string   `json:"token,omitempty"` // file:PATH or env:NAME
+	Versions []string `json:"versions,omitempty"`
+}
+
+// BMCSource says how the site's BMCs are polled.
+type BMCSource struct {
+	Port        int             `json:"port"`
+	Networks    []string        `json:"networks"`
+	Interval    Duration        `json:"interval,omitzero"`
+	TLS         BMCTLS          `json:"tls"`
+	Credentials []BMCCredential `json:"credentials"`
+}
+
+// BMCTLS says what certificate of a BMC is accepted.
+type BMCTLS struct {
+	CA           string   `json:"ca,omitempty"`
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	Insecure     bool     `json:"insecure"`
+}
+
+// BMCCredential names the secret for the BMCs that it matches.
+type BMCCredential struct {
+	Match string `json:"match"`
+	Ref   string `json:"ref"`
+}
+
+// Has reports whether the site reads the source, live or recorded.
+func (s *SiteSpec) Has(source string) bool {
+	if _, recorded := s.Sources.Recorded[source]; recorded {
+		return true
+	}
+	switch source {
+	case "ironic":
+		return s.Sources.Ironic != nil
+	case "slurm":
+		return s.Sources.Slurm != nil
+	case "bmc":
+		return s.Sources.BMC != nil
+	case "placement":
+		return s.PlacementEnabled && s.Has("ironic")
+	}
+	return false
+}
+
+// SourceNames lists the sources that the site reads.
+func (s *SiteSpec) SourceNames() []string {
+	var names []string
+	for _, source := range []string{"ironic", "placement", "slurm", "netbox", "bmc", "file"} {
+		if s.Has(source) {
+			names = append(names, source)
+		}
+	}
+	return names
+}
+
+// InventorySource names the source that gives birth to the site's devices.
+func (s *SiteSpec) InventorySource() string { return s.Inventory.String() }
+
+// Facts gives the family "site" of a device's facts.
+func (s *SiteSpec) Facts() facts.Site {
+	return facts.Site{
+		Name: s.Name, EngagementMode: s.EngagementMode, PlacementEnabled: s.PlacementEnabled, TraitBased: s.TraitBased,
+		ForceReclaimEnabled: s.ForceReclaimEnabled, BackendVRFFlipAllowed: s.BackendVRFFlipAllowed,
+		HasIronic: s.Has("ironic"), HasSlurm: s.Has("slurm"), HasBMC: s.Has("bmc"), InventorySource: s.Inventory,
+	}
+}
+
+// Context gives what the derived facts of a device with that proof are
+// computed against.
+func (s *SiteSpec) Context(proof Proof, now time.Time, overdueAfter map[facts.ProvisionState]time.Duration) facts.Context {
+	return facts.Context{
+		EnrolLessee: s.Lessees.Enrol, SlurmLessee: s.Lessees.Slurm, MaintenanceLessee: s.Lessees.Maintenance,
+		CustomerTrait: s.customerTrait(), ValidatedRef: proof.ValidatedRef, Now: now, OverdueAfter: overdueAfter,
+	}
+}
+
+func (s *SiteSpec) customerTrait() string {
+	if !s.TraitBased {
+		return ""
+	}
+	return s.CustomerReadyTrait
+}
+
+// Duration is a time.Duration written as Go spells it: "30s".
+type Duration time.Duration
+
+// MarshalText writes the duration as Go spells it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a duration as Go spells it.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("read a duration: %w", err)
+	}
+	*d = Duration(parsed)
+	return nil
+}
