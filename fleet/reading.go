@@ -1,0 +1,38 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// Reading is what one source said of one thing at one instant, and what the
+// listing's end made of it. Exactly one of these holds: the ref is known and
+// nothing more is said; Device names the device that it joins; Birth; Gone;
+// Missing.
+type Reading struct {
+	Ref    string
+	Name   string
+	Serial string
+	At     time.Time   // the instant before the request that brought it, by the database's clock
+	Facts  facts.Facts // the source's family alone is set
+
+	// Undecodable: the thing is there and its record could not be read. Its
+	// facts keep their values, its types are unread with this reason.
+	Undecodable string
+
+	Device  int64 // the device it joins, or that Gone and Missing speak of; 0: the one that has the ref
+	Birth   bool  // no device has it: one is born
+	Gone    bool  // concluded from a complete listing: the source has it no more
+	Missing bool  // not listed and not confirmed: its types are unread, nothing else changes
+}
+
+// Batch is at most 500 readings of one source of one site, applied in one
+// transaction.
+type Batch struct {
+	SiteID   int64
+	Source   string
+	Owner    string // of the sweep lease
+	Epoch    int64  // of the sweep lease; 0: not a sweep (a single thing read on its own)
+	Readings []Reading
+}
