@@ -1,0 +1,44 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// ErrInUse is wrapped by errors about a directory that another process, or
+// another part of this one, owns now.
+var ErrInUse = errors.New("in use by another process")
+
+// ErrUnsupported is wrapped by every start on a system other than Linux.
+var ErrUnsupported = errors.New("embedded servers run on Linux only: give --postgres-url instead")
+
+// lockAttempts bounds the race with a directory that is moved aside while its
+// lock is being taken.
+const lockAttempts = 10
+
+// acquire takes the lock at path, or fails with ErrInUse at once. The kernel
+// gives the lock back when the returned file is closed or this process ends.
+func acquire(path string) (*os.File, error) {
+	for range lockAttempts {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("open lock: %w", err)
+		}
+		if err := flock(f); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		// The name may meanwhile lead to another file; then this lock guards nothing.
+		mine, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("stat lock: %w", err)
+		}
+		if named, err := os.Stat(path); err == nil && os.SameFile(mine, named) {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, fmt.Errorf("lock %s: the file changes under every attempt: %w", path, ErrInUse)
+}
