@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// Bundle is one loaded, vetted and compiled set of policies. It never changes
+// and may be used by any number of goroutines at once.
+type Bundle struct {
+	version string
+	cost    Cost
+
+	types         []ConditionType // in the order of names
+	byName        map[string]*ConditionType
+	byBit         [64]*ConditionType
+	absentUnknown uint64
+	writerList    []Writer
+	limitValues   Limits
+
+	operational      *Ladder
+	operationalGives []facts.OperationalStatus // by rung, otherwise last
+	health           *Ladder
+	healthGives      []facts.HealthStatus
+	freeze           *Ladder
+	freezes          []bool
+	customerReady    *Ladder
+	customerReadyYes []bool
+	entered          *Ladder
+	enteredYes       []bool
+
+	inventory   map[string]*inventoryAxes
+	eligibility map[string]*eligibility
+}
+
+// Version is "sha256:" and the hash over path and bytes of every policy file
+// that is no test.
+func (b *Bundle) Version() string { return b.version }
+
+// Cost tells what loading the bundle took, in counts.
+func (b *Bundle) Cost() Cost { return b.cost }
+
+// ConditionType is one entry of the catalogue.
+type ConditionType struct {
+	Name    string
+	Bit     uint8
+	Meaning string
+	Pos     Pos
+	Writers []string // who may write it
+	Feeds   string   // operational, health or none
+	Durable bool     // written by whoever verified it, never stale
+
+	// AbsentUnknown says that a device without a row counts as Unknown, else it
+	// counts as False.
+	AbsentUnknown bool
+
+	// HoldLimit is how long a stale value is judged by, 0 for as long as it is
+	// stale.
+	HoldLimit time.Duration
+
+	// Observed says that the engine emits it from facts; Sources lists the
+	// families of sources that its ladder reads.
+	Observed bool
+	Sources  []string
+
+	// Emission is the ladder from facts to status of an observed type.
+	Emission *Ladder
+	emits    []observation // by rung, otherwise last
+}
+
+// Writer is an agent that asserts conditions.
+type Writer struct {
+	Name    string
+	Meaning string
+	Pos     Pos
+	Sources []string // in reading order; none for one that posts its conditions
+	Types   uint64   // mask of the types it may write
+	Emits   uint64   // of these, the ones that the engine emits from facts
+
+	// Scope says which devices the writer speaks of; nil for one that posts.
+	Scope   *Ladder
+	scopeIn []bool
+	emits   []*ConditionType
+}
+
+// Limits are the times and shares of policies/limits.
+type Limits struct {
+	Sources         map[string]Pace
+	MissingAtOnce   int
+	ShrinkShare     float64
+	InventoryGrace  time.Duration
+	HealthHold      time.Duration
+	FutureTolerance time.Duration
+	OverdueAfter    map[facts.ProvisionState]time.Duration
+}
+
+// Pace is how often a source is read, and how old its facts may be.
+type Pace struct {
+	Interval time.Duration
+	TTL      time.Duration // three intervals unless the policy says otherwise
+}
+
+// Catalogue lists the condition types in the order of names. The caller may not
+// change it.
+func (b *Bundle) Catalogue() []ConditionType { return b.types }
+
+// Type finds a condition type by name.
+func (b *Bundle) Type(name string) (*ConditionType, bool) {
+	t, ok := b.byName[name]
+	return t, ok
+}
+
+// TypeOf finds a condition type by its bit, nil where no type has it.
+func (b *Bundle) TypeOf(bit uint8) *ConditionType { return b.byBit[bit&63] }
+
+// AbsentMasks gives the mask of the types of which a device without a row
+// counts as Unknown; the others count as False then.
+func (b *Bundle) AbsentMasks() (unknown uint64) { return b.absentUnknown }
+
+// Writers lists the writers in the order of names. Observe and InScope take the
+// index in it.
+func (b *Bundle) Writers() []Writer { return b.writerList }
+
+// WriterIndex finds a writer by name, -1 where there is none.
+func (b *Bundle) WriterIndex(name string) int {
+	for i := range b.writerList {
+		if b.writerList[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// Limits gives the limits of the bundle. The caller may not change its maps.
+func (b *Bundle) Limits() Limits { return b.limitValues }
+
+// whole gives the masks in which a type without a row has its absent value.
+func (b *Bundle) whole(m Masks) (yes, unknown uint64) {
+	return m.True & m.Present, m.Unknown&m.Present | b.absentUnknown&^m.Present
+}

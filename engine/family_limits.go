@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"time"
+
+	"cuelang.org/go/cue"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// limits decodes policies/limits.
+func (c *compiler) limits(b *Bundle, v cue.Value) {
+	l := Limits{Sources: map[string]Pace{}, OverdueAfter: map[facts.ProvisionState]time.Duration{}}
+	c.each(v.LookupPath(cue.ParsePath("sources")), "limits.sources", func(name string, entry cue.Value) {
+		pace := Pace{Interval: c.duration(entry, "interval"), TTL: c.duration(entry, "ttl")}
+		if pace.Interval <= 0 {
+			c.fail(c.posOf(entry), "limits.sources.%s: interval is missing", name)
+		}
+		if pace.TTL == 0 {
+			pace.TTL = 3 * pace.Interval
+		}
+		l.Sources[name] = pace
+	})
+	missing, err := v.LookupPath(cue.ParsePath("missing_at_once")).Int64()
+	if err != nil {
+		c.fail(c.posOf(v), "limits.missing_at_once: %s", brief(err))
+	}
+	l.MissingAtOnce = int(missing)
+	if l.ShrinkShare, err = v.LookupPath(cue.ParsePath("shrink_share")).Float64(); err != nil {
+		c.fail(c.posOf(v), "limits.shrink_share: %s", brief(err))
+	}
+	for field, into := range map[string]*time.Duration{
+		"inventory_grace":  &l.InventoryGrace,
+		"health_hold":      &l.HealthHold,
+		"future_tolerance": &l.FutureTolerance,
+	} {
+		if *into = c.duration(v, field); *into <= 0 {
+			c.fail(c.posOf(v), "limits.%s is missing", field)
+		}
+	}
+	c.each(v.LookupPath(cue.ParsePath("overdue_after")), "limits.overdue_after", func(name string, _ cue.Value) {
+		state, ok := facts.ParseProvisionState(name)
+		if !ok {
+			c.fail(c.posOf(v), "limits.overdue_after: %q is no Ironic state", name)
+			return
+		}
+		l.OverdueAfter[state] = c.duration(v.LookupPath(cue.ParsePath("overdue_after")), name)
+	})
+	b.limitValues = l
+}
