@@ -48,6 +48,7 @@ type Device struct {
 	Conditions Masks
 	InScope    uint64 // types whose writer has the device in its scope
 	Unread     uint64 // types that a good reading did not give
+	Posted     uint64 // observed types whose row came over HTTP: as fresh as the row
 	Decisive   uint64
 	Rung       string // that gave the operational status
 
@@ -127,12 +128,26 @@ type Unread struct {
 // Stored is what the facts table keeps of one source for one device.
 type Stored struct {
 	DeviceID int64
+	SiteID   int64
 	Source   string
-	Ref      string
-	RefGone  bool
+	Ref      string // "" for a device that the source never listed
+	RefGone  bool   // concluded gone: the device may join another record
+	Serial   string // that the record gave
 	Hash     [16]byte
-	Body     json.RawMessage
+	Body     json.RawMessage // of the source's family, without derived facts
 	SeenAt   time.Time
+
+	// Why the newest reading gave nothing; zero when it did.
+	Trouble Unread
+}
+
+// DeviceWriter says what one writer makes of one device. Inventory is a writer
+// too: its unread are axes, its scope is every device.
+type DeviceWriter struct {
+	DeviceID int64
+	Writer   string
+	InScope  bool
+	Unread   map[string]Unread // by type, or by axis
 }
 
 // Watermark says how far one source of one site has been read.

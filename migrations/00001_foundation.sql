@@ -90,6 +90,7 @@ create table devices (
 	cond_present             bigint      not null default 0, -- a row exists
 	in_scope                 bigint      not null default 0, -- types whose writer has the device in its scope
 	unread                   bigint      not null default 0, -- types that a good reading did not give
+	posted                   bigint      not null default 0, -- observed types whose row came over HTTP: as fresh as the row
 	decisive                 bigint      not null default 0,
 	rung                     text        not null default '', -- that gave operational_status
 	observation_version      text        not null default '', -- schema, catalogue and site under which the conditions were emitted
@@ -112,16 +113,19 @@ create table facts (
 	device_id bigint      not null references devices (id),
 	source    text        not null,
 	site_id   bigint      not null references sites (id),
-	ref       text        not null, -- the source's own identity
+	ref       text        not null, -- the source's own identity; '' for a device that it never listed
 	ref_gone  boolean     not null default false, -- concluded gone: the device may join another record
+	serial    text        not null default '', -- that the record gave: another one under the same ref is a swap
 	hash      bytea       not null,
 	body      jsonb       not null,
 	seen_at   timestamptz not null, -- when the hash changed, or the record was read on its own
+	unread_reason text    not null default '', -- why the newest reading gave nothing, DecodeFailed or MissingUnconfirmed; '' when it did
+	unread_since  timestamptz,
 	primary key (device_id, source)
 );
 
 create unique index facts_ref on facts (site_id, source, ref) where not ref_gone;
-create index facts_seen on facts (site_id, source, seen_at);
+create index facts_gone_ref on facts (site_id, source, ref) where ref_gone; -- a ref that comes back finds its device
 
 create table watermarks (
 	site_id       bigint      not null references sites (id),

@@ -1,0 +1,10 @@
+package fleet
+
+// Finding is something about a source that a person should know: it is
+// rewritten at the end of each of its listings.
+type Finding struct {
+	Kind     string // missing, unjoined, ambiguous, unmapped, difference, foreign_mark, undecodable, swap
+	Ref      string // the record's identity, or the device's name where there is no record
+	DeviceID int64  // 0: none
+	Detail   map[string]any
+}
