@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/musterhq/muster/fleet"
+)
+
+// Known is what an unlocked look says of the device that has a ref.
+type Known struct {
+	DeviceID           int64
+	Ref                string
+	RefGone            bool
+	Hash               [16]byte
+	SeenAt             time.Time
+	Troubled           bool // the newest reading gave nothing
+	Retired            bool
+	ObservationVersion string
+}
+
+// KnownRefs finds the devices of a site that have the refs of one source. A ref
+// that was concluded gone finds its device too, unless another one has it.
+func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs []string) (map[string]Known, error) {
+	rows, err := q.Query(ctx, `select f.ref, f.device_id, f.ref_gone, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
+		from facts f join devices d on d.id = f.device_id
+		where f.site_id = $1 and f.source = $2 and f.ref = any($3) and f.ref <> ''`, siteID, source, refs)
+	if err != nil {
+		return nil, fmt.Errorf("look for the refs of %s: %w", source, err)
+	}
+	known := make(map[string]Known, len(refs))
+	var k Known
+	var hash []byte
+	_, err = pgx.ForEachRow(rows, []any{&k.Ref, &k.DeviceID, &k.RefGone, &hash, &k.SeenAt, &k.Troubled, &k.Retired, &k.ObservationVersion}, func() error {
+		copy(k.Hash[:], hash)
+		if old, twice := known[k.Ref]; !twice || old.RefGone && (!k.RefGone || k.SeenAt.After(old.SeenAt)) {
+			known[k.Ref] = k
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for the refs of %s: %w", source, err)
+	}
+	return known, nil
+}
+
+// FactsOf reads everything that the sources said of devices.
+func FactsOf(ctx context.Context, q Querier, ids []int64) ([]fleet.Stored, error) {
+	rows, err := q.Query(ctx, `select device_id, site_id, source, ref, ref_gone, serial, hash, body, seen_at, unread_reason, unread_since
+		from facts where device_id = any($1) order by device_id, source`, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read facts: %w", err)
+	}
+	stored, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Stored, error) {
+		var s fleet.Stored
+		var hash, body []byte
+		var since *time.Time
+		err := row.Scan(&s.DeviceID, &s.SiteID, &s.Source, &s.Ref, &s.RefGone, &s.Serial, &hash, &body, &s.SeenAt, &s.Trouble.Reason, &since)
+		copy(s.Hash[:], hash)
+		s.Body, s.SeenAt, s.Trouble.Since = body, s.SeenAt.UTC(), orZero(since)
+		return s, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read facts: %w", err)
+	}
+	return stored, nil
+}
+
+// PutFacts writes facts of locked devices.
+func PutFacts(ctx context.Context, tx pgx.Tx, stored []*fleet.Stored) error {
+	n := len(stored)
+	if n == 0 {
+		return nil
+	}
+	ids, sites := make([]int64, n), make([]int64, n)
+	sources, refs, serials, reasons, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	gone, hashes, seen, since := make([]bool, n), make([][]byte, n), make([]time.Time, n), make([]*time.Time, n)
+	for i, s := range stored {
+		ids[i], sites[i], sources[i], refs[i], gone[i], serials[i] = s.DeviceID, s.SiteID, s.Source, text(s.Ref), s.RefGone, text(s.Serial)
+		hashes[i], bodies[i], seen[i], reasons[i], since[i] = s.Hash[:], string(s.Body), s.SeenAt, text(s.Trouble.Reason), orNull(s.Trouble.Since)
+	}
+	// A ref may pass from one device to another in one batch: it is let go first.
+	if _, err := tx.Exec(ctx, `update facts f set ref_gone = true
+		from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::boolean[]) as u(device_id, site_id, source, ref, gone)
+		where f.device_id = u.device_id and f.source = u.source and not f.ref_gone and (u.gone or f.ref <> u.ref)`,
+		ids, sites, sources, refs, gone); err != nil {
+		return fmt.Errorf("let go of refs: %w", err)
+	}
+	_, err := tx.Exec(ctx, `insert into facts (device_id, site_id, source, ref, ref_gone, serial, hash, body, seen_at, unread_reason, unread_since)
+		select u.device_id, u.site_id, u.source, u.ref, u.gone, u.serial, u.hash, u.body::jsonb, u.seen_at, u.reason, u.since
+		from unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::boolean[], $6::text[], $7::bytea[], $8::text[], $9::timestamptz[], $10::text[], $11::timestamptz[])
+			as u(device_id, site_id, source, ref, gone, serial, hash, body, seen_at, reason, since)
+		on conflict (device_id, source) do update set site_id = excluded.site_id, ref = excluded.ref, ref_gone = excluded.ref_gone,
+			serial = excluded.serial, hash = excluded.hash, body = excluded.body, seen_at = excluded.seen_at,
+			unread_reason = excluded.unread_reason, unread_since = excluded.unread_since`,
+		ids, sites, sources, refs, gone, serials, hashes, bodies, seen, reasons, since)
+	if err != nil {
+		return fmt.Errorf("write facts of %d devices: %w", n, err)
+	}
+	return nil
+}
+
+// SeenOf reads when the facts of devices were seen, of the sources given.
+func SeenOf(ctx context.Context, q Querier, ids []int64, sources []string) (map[int64]map[string]time.Time, error) {
+	rows, err := q.Query(ctx, "select device_id, source, seen_at from facts where device_id = any($1) and source = any($2)", ids, sources)
+	if err != nil {
+		return nil, fmt.Errorf("read the age of facts: %w", err)
+	}
+	seen := map[int64]map[string]time.Time{}
+	var id int64
+	var source string
+	var at time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&id, &source, &at}, func() error {
+		if seen[id] == nil {
+			seen[id] = map[string]time.Time{}
+		}
+		seen[id][source] = at.UTC()
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the age of facts: %w", err)
+	}
+	return seen, nil
+}
