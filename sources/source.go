@@ -16,10 +16,11 @@ type Record struct {
 	Serial string    // for joins; "" where unknown or a placeholder
 	At     time.Time // the instant before the request that brought it, by the caller's clock
 
-	Ironic *facts.Ironic
-	Slurm  *facts.Slurm
-	Netbox *facts.Netbox
-	BMC    *facts.BMC
+	Ironic    *facts.Ironic
+	Placement *facts.Placement
+	Slurm     *facts.Slurm
+	Netbox    *facts.Netbox
+	BMC       *facts.BMC
 
 	// Undecodable says why a record that has a Ref could not be read; no family
 	// is set then. The thing is there: it is not missing.
