@@ -47,9 +47,14 @@ func FindPostgres(ctx context.Context, binDir, dir string) (Binaries, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Binaries{}, err
 	}
+	return choose(ctx, installations(), want)
+}
+
+// choose returns the programs of major version want, else the newest.
+func choose(ctx context.Context, dirs []string, want int) (Binaries, error) {
 	var newest Binaries
 	var broken error
-	for i, d := range installations() {
+	for i, d := range dirs {
 		if i == maxInstallations {
 			break
 		}

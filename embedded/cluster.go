@@ -189,7 +189,7 @@ func (c *cluster) endPrevious(ctx context.Context) (sure bool, err error) {
 			return sure, err
 		}
 		if pid := c.postmaster(); !asked && slices.Contains(pids, pid) {
-			if err := syscall.Kill(pid, syscall.SIGINT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			if err := interrupt(pid); err != nil {
 				return false, fmt.Errorf("end the earlier postgres %d: %w", pid, err)
 			}
 		}
@@ -197,6 +197,17 @@ func (c *cluster) endPrevious(ctx context.Context) (sure bool, err error) {
 			return false, fmt.Errorf("earlier postgres processes %v still work in %s: end them: %w", pids, c.data(), err)
 		}
 	}
+}
+
+func interrupt(pid int) error {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	if err := p.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 // postmaster returns the process that the cluster's lock file names, 0 for none.

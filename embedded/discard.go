@@ -25,7 +25,10 @@ func Discard(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	return errors.Join(discard(dir), release(lock))
+}
+
+func discard(dir string) error {
 	pids, sure, err := workingIn(filepath.Join(dir, dataName))
 	if err != nil {
 		return err

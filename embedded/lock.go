@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 )
 
 // ErrInUse is wrapped by errors about a directory that another process, or
@@ -17,8 +18,8 @@ var ErrUnsupported = errors.New("embedded servers run on Linux only: give --post
 // lock is being taken.
 const lockAttempts = 10
 
-// acquire takes the lock at path, or fails with ErrInUse at once. The kernel
-// gives the lock back when the returned file is closed or this process ends.
+// acquire takes the lock at path, or fails with ErrInUse at once. The lock is
+// given back by release, and by the kernel when this process ends.
 func acquire(path string) (*os.File, error) {
 	for range lockAttempts {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -41,4 +42,15 @@ func acquire(path string) (*os.File, error) {
 		f.Close()
 	}
 	return nil, fmt.Errorf("lock %s: the file changes under every attempt: %w", path, ErrInUse)
+}
+
+// release gives a lock back. It may be called again.
+func release(f *os.File) error {
+	if err := funlock(f); err != nil && !errors.Is(err, os.ErrClosed) && !errors.Is(err, syscall.EBADF) {
+		return errors.Join(fmt.Errorf("unlock %s: %w", f.Name(), err), f.Close())
+	}
+	if err := f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("unlock %s: %w", f.Name(), err)
+	}
+	return nil
 }

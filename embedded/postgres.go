@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -65,6 +67,7 @@ type Postgres struct {
 	port   int
 	server *child
 	lock   *os.File
+	asked  atomic.Bool // Stop came before the server's end
 }
 
 // StartPostgres starts the server of o.Dir, creating the cluster if there is
@@ -89,7 +92,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 		return nil, fmt.Errorf("the socket in %s would have a path of %d bytes, the kernel takes %d: choose a shorter directory",
 			c.socket(), n, maxSocketPath)
 	}
-	if err := makeOpen(c.dir, c.as); err != nil {
+	if err := makeOpen(c.dir); err != nil {
 		return nil, err
 	}
 	lock, err := acquire(filepath.Join(c.dir, "lock"))
@@ -98,7 +101,7 @@ func StartPostgres(ctx context.Context, o PostgresOptions) (*Postgres, error) {
 	}
 	p := &Postgres{socket: c.socket(), port: port, lock: lock}
 	if err := p.start(ctx, c, o); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, release(lock))
 	}
 	return p, nil
 }
@@ -122,7 +125,7 @@ func newCluster(ctx context.Context, o PostgresOptions) (*cluster, error) {
 // makeOpen makes a missing folder one that the server's user may pass through
 // but not write to, so that it cannot exchange the lock. One that is there
 // already is the caller's, and stays as it is.
-func makeOpen(dir string, as *account) error {
+func makeOpen(dir string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
@@ -130,7 +133,7 @@ func makeOpen(dir string, as *account) error {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
 	mode := os.FileMode(0o700)
-	if as != nil {
+	if os.Geteuid() == 0 {
 		mode = 0o711
 	}
 	if err := os.Chmod(dir, mode); err != nil {
@@ -195,7 +198,9 @@ func (p *Postgres) URL() string { return p.databaseURL("postgres") }
 
 func (p *Postgres) databaseURL(name string) string {
 	q := url.Values{"host": {p.socket}, "port": {strconv.Itoa(p.port)}}
-	u := url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/" + name, RawQuery: q.Encode()}
+	// A plus would be taken for itself: to pgx it is no space.
+	query := strings.ReplaceAll(q.Encode(), "+", "%20")
+	u := url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/" + name, RawQuery: query}
 	return u.String()
 }
 
@@ -230,15 +235,23 @@ func (p *Postgres) Done() <-chan struct{} { return p.server.done }
 // Stop ends the server in order, in a hurry once ctx ends, and frees the
 // directory. It returns nil after an orderly end; it may be called again.
 func (p *Postgres) Stop(ctx context.Context) error {
+	select {
+	case <-p.Done():
+	default:
+		p.asked.Store(true)
+	}
 	err := p.server.stop(ctx, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
 	if err != nil {
 		return fmt.Errorf("stop PostgreSQL %d: %w", p.server.cmd.Process.Pid, err)
 	}
-	if err := p.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		return fmt.Errorf("free the data directory: %w", err)
+	if err := release(p.lock); err != nil {
+		return err
 	}
-	if p.server.err != nil {
+	switch {
+	case p.server.err != nil:
 		return fmt.Errorf("PostgreSQL ended with %w:\n%s", p.server.err, p.server.output.tail())
+	case !p.asked.Load():
+		return fmt.Errorf("PostgreSQL was ended by another:\n%s", p.server.output.tail())
 	}
 	return nil
 }

@@ -21,6 +21,12 @@ func flock(f *os.File) error {
 	return err
 }
 
+// funlock gives the lock on f back. Closing f would not do while a child that
+// another goroutine is forking still has a copy of it.
+func funlock(f *os.File) error {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+}
+
 // childAttributes makes a child that gets atParentDeath when this process
 // dies. It has a process group of its own: Ctrl-C at the terminal must reach
 // the owner, which ends the server in order, and not the server first.

@@ -11,6 +11,8 @@ const supported = false
 
 func flock(*os.File) error { return ErrUnsupported }
 
+func funlock(*os.File) error { return ErrUnsupported }
+
 func childAttributes(*account, syscall.Signal) *syscall.SysProcAttr { return nil }
 
 func owner(os.FileInfo) (uid, gid uint32, known bool) { return 0, 0, false }

@@ -196,8 +196,8 @@ func (s *server) urlOf(database string) string {
 	}
 	u.Path = "/" + database
 	q := u.Query()
-	q.Del("dbname") // would win over the path
-	u.RawQuery = q.Encode()
+	q.Del("dbname")                                         // would win over the path
+	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // to pgx a plus is no space
 	return u.String()
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// dirPrefix marks our directories. They lie in /tmp whatever TMPDIR says:
-	// a socket's path must be short.
-	dirParent = "/tmp"
-	dirPrefix = "muster-pgtest-"
+	// dirPrefix marks our directories. They lie in memory where there is room,
+	// else in /tmp whatever TMPDIR says: a socket's path must be short.
+	diskParent = "/tmp"
+	dirPrefix  = "muster-pgtest-"
 	// fresh is the age under which a directory without an owner may be one
 	// that is about to get it.
 	fresh = time.Minute
@@ -40,8 +40,13 @@ func newServer(given string) (*server, error) {
 		}
 		return &server{admin: given}, nil
 	}
-	sweep(dirParent, time.Now())
-	dir, err := os.MkdirTemp(dirParent, dirPrefix)
+	parent := diskParent
+	sweep(diskParent, time.Now())
+	if m := memoryParent(); m != "" {
+		parent = m
+		sweep(m, time.Now())
+	}
+	dir, err := os.MkdirTemp(parent, dirPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make the server's directory: %w", err)
 	}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package pgtest
+
+func memoryParent() string { return "" }
