@@ -20,7 +20,7 @@ func (c *compiler) patternOf(v cue.Value) *pattern {
 	p := c.tree(v)
 	dnf, err := c.cubesOf(p)
 	if err != nil {
-		c.fail(p.pos, "the pattern cannot be compiled: %v", err)
+		c.fail(c.posOf(v), "the pattern cannot be compiled: %v", err)
 	}
 	p.cubes = dnf
 	c.cost.Cubes += len(dnf)
@@ -29,7 +29,7 @@ func (c *compiler) patternOf(v cue.Value) *pattern {
 
 // tree reads a pattern as it is written.
 func (c *compiler) tree(v cue.Value) *pattern {
-	p := &pattern{pos: c.posOf(v)}
+	p := &pattern{}
 	c.fields(v, func(name string, value cue.Value) {
 		switch {
 		case name == "any" || name == "not":

@@ -24,7 +24,9 @@ type gate struct {
 	when    *pattern
 	unless  *pattern
 	require *pattern
-	reads   []string // source families that require tests
+	paths   []string         // every fact, condition and parameter it asks
+	tests   uint64           // mask of the conditions it asks
+	bits    map[string]uint8 // of these, by path
 }
 
 // shorthands tells which field of a policy each generated gate stands for, by
@@ -78,13 +80,18 @@ func (c *compiler) gate(slug string, v cue.Value) gate {
 		return g
 	}
 	g.require = c.patternOf(require)
+	g.bits = map[string]uint8{}
 	for _, p := range []*pattern{g.when, g.unless, g.require} {
 		if p == nil {
 			continue
 		}
 		p.walk(func(l *leaf, _ bool) {
-			if family := familyOf(l.path); slices.Contains(sourceFamilies, family) && !slices.Contains(g.reads, family) {
-				g.reads = append(g.reads, family)
+			if !slices.Contains(g.paths, l.path) {
+				g.paths = append(g.paths, l.path)
+			}
+			if l.condition() {
+				g.bits[l.path] = l.bit
+				g.tests |= 1 << l.bit
 			}
 		})
 	}

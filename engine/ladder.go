@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -21,6 +22,10 @@ type Ladder struct {
 	Name  string // family.field, as the policy names it
 	Pos   Pos
 	Rungs []Rung
+
+	// Gives spells what each rung gives, otherwise last: a word, "null", or an
+	// emission's status.
+	Gives []string
 
 	// Conditions is the mask of every condition that some rung tests.
 	Conditions uint64
@@ -50,6 +55,7 @@ type Rung struct {
 	// that nothing else is ever decisive.
 	top     uint64
 	plain   bool
+	paths   []string // every fact and condition that the pattern asks
 	pattern *pattern
 }
 
@@ -125,7 +131,14 @@ var (
 // ladderOf compiles a ladder. Each outcome is handed to decode in order, the
 // one of otherwise last.
 func (c *compiler) ladderOf(v cue.Value, name string, decode outcome) *Ladder {
-	l := &Ladder{Name: name, Pos: c.posOf(v)}
+	l := &Ladder{Name: name}
+	rest := v.LookupPath(cue.ParsePath(otherwise))
+	if !rest.Exists() {
+		c.fail(c.posOf(v), "%s: otherwise is missing: say what is given when no rung matches", name)
+		return l
+	}
+	l.otherwisePos = c.posOf(rest)
+	l.Pos = l.otherwisePos
 	list, err := v.LookupPath(cue.ParsePath("rungs")).List()
 	if err != nil {
 		c.fail(l.Pos, "%s: a ladder needs rungs: %s", name, brief(err))
@@ -137,10 +150,13 @@ func (c *compiler) ladderOf(v cue.Value, name string, decode outcome) *Ladder {
 		rung.pattern.walk(func(leaf *leaf, _ bool) {
 			family, _, _ := strings.Cut(leaf.path, ".")
 			families[family] = true
+			if !slices.Contains(rung.paths, leaf.path) {
+				rung.paths = append(rung.paths, leaf.path)
+			}
 		})
 		l.Conditions |= rung.Tests
 		l.Rungs = append(l.Rungs, rung)
-		decode(len(l.Rungs)-1, list.Value().LookupPath(cue.ParsePath("then")))
+		l.give(len(l.Rungs)-1, list.Value().LookupPath(cue.ParsePath("then")), decode)
 	}
 	if len(l.Rungs) > maxRungs {
 		c.fail(l.Pos, "%s: %v", name, errTooManyRungs)
@@ -151,15 +167,25 @@ func (c *compiler) ladderOf(v cue.Value, name string, decode outcome) *Ladder {
 			l.Reads = append(l.Reads, family)
 		}
 	}
-	rest := v.LookupPath(cue.ParsePath(otherwise))
-	if !rest.Exists() {
-		c.fail(l.Pos, "%s: otherwise is missing: say what is given when no rung matches", name)
-		return l
+	if len(l.Rungs) > 0 {
+		l.Pos = l.Rungs[0].Pos
 	}
-	l.otherwisePos = c.posOf(rest)
-	decode(len(l.Rungs), rest)
+	l.give(len(l.Rungs), rest, decode)
 	l.build(c)
 	return l
+}
+
+// give spells an outcome and hands it to the family.
+func (l *Ladder) give(i int, then cue.Value, decode outcome) {
+	word := wordOf(then)
+	switch then.IncompleteKind() {
+	case cue.NullKind:
+		word = "null"
+	case cue.StructKind:
+		word = textOf(then, "status")
+	}
+	l.Gives = append(l.Gives, word)
+	decode(i, then)
 }
 
 // familyOrder is the order in which a ladder lists what it reads.

@@ -218,7 +218,6 @@ func (cs cubes) not(all *domains) (cubes, error) {
 // pattern is a compiled pattern: the tree as it is written, for traces and for
 // what is decisive, and the cubes that decide.
 type pattern struct {
-	pos   Pos
 	tests []leaf     // all of these,
 	any   []*pattern // one of these if there are any,
 	not   []*pattern // and none of these

@@ -47,7 +47,7 @@ func readSource(fsys fs.FS) (*source, error) {
 				if strings.Count(name, "/") >= maxDepth {
 					return fmt.Errorf("%s: folders nest deeper than %d", name, maxDepth)
 				}
-				if base := path.Base(name); name != root && (strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".")) {
+				if base := path.Base(name); name != root && (base == "testdata" || strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".")) {
 					return fs.SkipDir
 				}
 				return nil
