@@ -1,0 +1,82 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/ironic"
+	"github.com/musterhq/muster/sources/recorded"
+	"github.com/musterhq/muster/sources/slurm"
+)
+
+// ErrNoClient says that this build cannot read a source that the site names.
+var ErrNoClient = errors.New("this version of muster has no client for it: record it (sources.recorded) or take it out of the site")
+
+func (r *Registry) build(spec *fleet.SiteSpec, source string) (sources.Source, error) {
+	if path, ok := spec.Sources.Recorded[source]; ok {
+		return recorded.New(path, source, r.options.Clock)
+	}
+	switch {
+	case source == "ironic" && spec.Sources.Ironic != nil:
+		return r.ironic(spec.Sources.Ironic)
+	case source == "slurm" && spec.Sources.Slurm != nil:
+		return r.slurm(spec.Name, spec.Sources.Slurm)
+	case spec.Has(source):
+		return nil, ErrNoClient
+	}
+	return nil, fmt.Errorf("the site has no source %q", source)
+}
+
+func (r *Registry) ironic(s *fleet.IronicSource) (sources.Source, error) {
+	config := ironic.Config{URL: s.URL, Auth: ironic.Auth(s.Auth), User: s.Username, PageSize: s.PageSize, HTTP: r.bounds(&s.Endpoint)}
+	if s.Password != "" {
+		password, err := Secret(s.Password)
+		if err != nil {
+			return nil, err
+		}
+		config.Password = password
+	}
+	if k := s.Keystone; k != nil {
+		config.Keystone = ironic.Keystone{URL: k.URL, Project: k.Project, UserDomain: k.UserDomain, ProjectDomain: k.ProjectDomain, Region: k.Region}
+	}
+	client, err := ironic.New(config, r.options.Clock, r.options.Log)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func (r *Registry) slurm(site string, s *fleet.SlurmSource) (sources.Source, error) {
+	config := slurm.Config{URL: s.URL, User: s.User, Versions: s.Versions, Transport: r.bounds(&s.Endpoint)}
+	if path, file := secretFile(s.Token); file {
+		config.TokenFile = path // read again by the client itself
+	} else if s.Token != "" {
+		token, err := Secret(s.Token)
+		if err != nil {
+			return nil, err
+		}
+		config.Token = token
+	}
+	if r.options.Slurm != nil {
+		config.Meter = r.options.Slurm(site)
+	}
+	client, err := slurm.New(config, r.options.Clock, r.options.Log)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func (r *Registry) bounds(e *fleet.Endpoint) sources.Options {
+	bounds := sources.Options{
+		TLS: sources.TLS{CAFile: e.CA, Insecure: e.Insecure}, Rand: r.options.Rand, Meter: r.options.Meter,
+	}
+	if e.Timeout > 0 {
+		bounds.TotalTimeout = time.Duration(e.Timeout)
+		bounds.HeaderTimeout = bounds.TotalTimeout
+	}
+	return bounds
+}

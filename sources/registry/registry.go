@@ -1,0 +1,145 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/slurm"
+)
+
+// Options are what every client is built with.
+type Options struct {
+	Clock sources.Clock  // required: the database's clock
+	Log   hclog.Logger   // required
+	Rand  func() float64 // in [0,1), for the jitter of retries; default none
+	Meter sources.Meter  // default none
+	Slurm func(site string) slurm.Meter
+
+	// Build replaces the shipped clients, in tests; default nil.
+	Build func(spec *fleet.SiteSpec, source string) (sources.Source, error)
+}
+
+// Registry holds the clients of all sites. It may be used by many goroutines.
+type Registry struct {
+	options Options
+
+	mu      sync.Mutex
+	closed  bool
+	clients map[key]*client
+}
+
+type key struct {
+	site   int64
+	source string
+}
+
+// client is one built source. It is closed by whoever takes the last use of it
+// away once it is out of the registry.
+type client struct {
+	source   sources.Source
+	revision int64
+	uses     int
+	out      bool
+}
+
+// ErrClosed says that the registry gives no more clients.
+var ErrClosed = errors.New("the registry of sources is closed")
+
+// New gives an empty registry.
+func New(o Options) *Registry {
+	if o.Log == nil {
+		o.Log = hclog.NewNullLogger()
+	}
+	return &Registry{options: o, clients: map[key]*client{}}
+}
+
+// Use gives the client of one source of a site until release is called, once.
+// A client that was built from an older revision of the site is replaced.
+// Building one asks nothing of the source: it may be down.
+func (r *Registry) Use(site *fleet.Site, source string) (_ sources.Source, release func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, nil, ErrClosed
+	}
+	k := key{site.ID, source}
+	c := r.clients[k]
+	if c == nil || c.revision < site.Revision {
+		build := r.options.Build
+		if build == nil {
+			build = r.build
+		}
+		built, err := build(&site.Spec, source)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the source %s of site %s: %w", source, site.Spec.Name, err)
+		}
+		r.takeOut(k)
+		c = &client{source: built, revision: site.Revision}
+		r.clients[k] = c
+	}
+	c.uses++
+	return c.source, sync.OnceFunc(func() { r.release(c) }), nil
+}
+
+func (r *Registry) release(c *client) {
+	r.mu.Lock()
+	c.uses--
+	last := c.out && c.uses == 0
+	r.mu.Unlock()
+	if last {
+		c.source.Close()
+	}
+}
+
+// takeOut removes a client; the mutex is held. One that nobody uses is closed.
+func (r *Registry) takeOut(k key) {
+	c := r.clients[k]
+	if c == nil {
+		return
+	}
+	delete(r.clients, k)
+	c.out = true
+	if c.uses == 0 {
+		c.source.Close()
+	}
+}
+
+// Drop forgets the client of a source: the next use builds it anew and reads
+// its secrets again.
+func (r *Registry) Drop(site int64, source string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.takeOut(key{site, source})
+}
+
+// Keep closes the clients of the sources that no site has any more.
+func (r *Registry) Keep(sites []fleet.Site) {
+	has := map[key]bool{}
+	for i := range sites {
+		for _, source := range sites[i].Spec.SourceNames() {
+			has[key{sites[i].ID, source}] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k := range r.clients {
+		if !has[k] {
+			r.takeOut(k)
+		}
+	}
+}
+
+// Close closes every client as soon as nobody uses it; no new one is given.
+func (r *Registry) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for k := range r.clients {
+		r.takeOut(k)
+	}
+}

@@ -1,0 +1,192 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/registry"
+)
+
+// counted counts how often it is closed; using it after that is a fault.
+type counted struct {
+	mu     sync.Mutex
+	closed int
+}
+
+func (c *counted) List(context.Context, func([]sources.Record) error) (sources.End, error) {
+	return sources.End{}, nil
+}
+func (c *counted) Get(context.Context, string) (*sources.Record, error) { return nil, sources.ErrGone }
+func (c *counted) Close()                                               { c.mu.Lock(); defer c.mu.Unlock(); c.closed++ }
+func (c *counted) closes() int                                          { c.mu.Lock(); defer c.mu.Unlock(); return c.closed }
+
+func site(revision int64, recorded ...string) *fleet.Site {
+	s := &fleet.Site{ID: 1, Revision: revision, Spec: fleet.SiteSpec{Name: "s", Sources: fleet.Sources{Recorded: map[string]string{}}}}
+	for _, source := range recorded {
+		s.Spec.Sources.Recorded[source] = "/nowhere.json"
+	}
+	return s
+}
+
+func counting(t *testing.T) (*registry.Registry, *[]*counted) {
+	t.Helper()
+	var built []*counted
+	r := registry.New(registry.Options{Clock: time.Now, Build: func(*fleet.SiteSpec, string) (sources.Source, error) {
+		built = append(built, &counted{})
+		return built[len(built)-1], nil
+	}})
+	t.Cleanup(r.Close)
+	return r, &built
+}
+
+func use(t *testing.T, r *registry.Registry, s *fleet.Site, source string) (sources.Source, func()) {
+	t.Helper()
+	got, release, err := r.Use(s, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, release
+}
+
+func TestOneClientServesAllAndIsReplacedByANewRevision(t *testing.T) {
+	t.Parallel()
+	r, built := counting(t)
+	a, releaseA := use(t, r, site(1, "slurm"), "slurm")
+	b, releaseB := use(t, r, site(1, "slurm"), "slurm")
+	if a != b || len(*built) != 1 {
+		t.Fatalf("%d clients were built", len(*built))
+	}
+	c, releaseC := use(t, r, site(2, "slurm"), "slurm")
+	if c == a || len(*built) != 2 {
+		t.Fatal("the new revision uses the old client")
+	}
+	old, releaseOld := use(t, r, site(1, "slurm"), "slurm")
+	if old != c {
+		t.Fatal("who has not seen the new revision yet puts the old client back")
+	}
+	releaseOld()
+	first := (*built)[0]
+	releaseA()
+	releaseA()
+	if first.closes() != 0 {
+		t.Fatal("closed while it is used")
+	}
+	releaseB()
+	if first.closes() != 1 {
+		t.Fatalf("closed %d times after its last use", first.closes())
+	}
+	releaseC()
+	if (*built)[1].closes() != 0 {
+		t.Error("the current client is closed between two uses")
+	}
+}
+
+func TestClientsOfSourcesThatWentAreClosed(t *testing.T) {
+	t.Parallel()
+	r, built := counting(t)
+	both := site(1, "slurm", "ironic")
+	_, releaseSlurm := use(t, r, both, "slurm")
+	_, releaseIronic := use(t, r, both, "ironic")
+	releaseSlurm()
+	r.Keep([]fleet.Site{*site(2, "ironic")})
+	if (*built)[0].closes() != 1 || (*built)[1].closes() != 0 {
+		t.Errorf("closed %d and %d times", (*built)[0].closes(), (*built)[1].closes())
+	}
+	r.Close()
+	if (*built)[1].closes() != 0 {
+		t.Error("closed while it is used")
+	}
+	releaseIronic()
+	if (*built)[1].closes() != 1 {
+		t.Errorf("closed %d times at the end", (*built)[1].closes())
+	}
+	if _, _, err := r.Use(both, "ironic"); !errors.Is(err, registry.ErrClosed) {
+		t.Errorf("a closed registry answers %v", err)
+	}
+}
+
+func TestADroppedClientIsBuiltAnew(t *testing.T) {
+	t.Parallel()
+	r, built := counting(t)
+	_, release := use(t, r, site(1, "slurm"), "slurm")
+	release()
+	r.Drop(1, "slurm")
+	_, release = use(t, r, site(1, "slurm"), "slurm")
+	release()
+	if len(*built) != 2 || (*built)[0].closes() != 1 {
+		t.Errorf("%d built, the first closed %d times", len(*built), (*built)[0].closes())
+	}
+}
+
+func TestShippedClientsAreBuiltWithoutAskingTheSource(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	down := fleet.Endpoint{URL: "http://127.0.0.1:1"}
+	s := site(1, "bmc", "file")
+	s.Spec.Sources.Ironic = &fleet.IronicSource{Endpoint: down, Auth: "http_basic", Username: "u", Password: "file:" + secret, PageSize: 100}
+	s.Spec.Sources.Slurm = &fleet.SlurmSource{Endpoint: fleet.Endpoint{URL: "unix:/nowhere.sock"}, User: "root", Token: "file:" + secret}
+	r := registry.New(registry.Options{Clock: time.Now})
+	t.Cleanup(r.Close)
+	for _, source := range []string{"ironic", "slurm", "bmc", "file"} {
+		_, release := use(t, r, s, source)
+		release()
+	}
+}
+
+func TestWhatCannotBeBuiltSaysWhy(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "none")
+	for name, c := range map[string]struct {
+		source string
+		change func(*fleet.SiteSpec)
+		want   string
+	}{
+		"no such source":     {"slurm", func(*fleet.SiteSpec) {}, `no source "slurm"`},
+		"no client":          {"bmc", func(s *fleet.SiteSpec) { s.Sources.BMC = &fleet.BMCSource{} }, registry.ErrNoClient.Error()},
+		"no recorded source": {"weather", func(s *fleet.SiteSpec) { s.Sources.Recorded = map[string]string{"weather": "x"} }, `"weather"`},
+		"a missing secret file": {"ironic", func(s *fleet.SiteSpec) {
+			s.Sources.Ironic = &fleet.IronicSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Auth: "http_basic", Username: "u", Password: "file:" + missing}
+		}, missing},
+		"an unset variable": {"slurm", func(s *fleet.SiteSpec) {
+			s.Sources.Slurm = &fleet.SlurmSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Token: "env:MUSTER_NO_SUCH_VARIABLE"}
+		}, "MUSTER_NO_SUCH_VARIABLE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := site(1)
+			c.change(&s.Spec)
+			r := registry.New(registry.Options{Clock: time.Now})
+			t.Cleanup(r.Close)
+			if _, _, err := r.Use(s, c.source); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "site s") {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSecretsAreReadWhereTheyAreNamed(t *testing.T) {
+	t.Setenv("MUSTER_TEST_SECRET", "from env")
+	path := filepath.Join(t.TempDir(), "s")
+	if err := os.WriteFile(path, []byte("  from file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for ref, want := range map[string]string{"env:MUSTER_TEST_SECRET": "from env", "file:" + path: "from file"} {
+		if got, err := registry.Secret(ref); err != nil || got != want {
+			t.Errorf("%s: got %q, %v", ref, got, err)
+		}
+	}
+	if _, err := registry.Secret("hunter2"); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a secret itself in place of a reference: %v", err)
+	}
+}
