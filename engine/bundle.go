@@ -21,6 +21,7 @@ type Bundle struct {
 
 	operational      *Ladder
 	operationalGives []facts.OperationalStatus // by rung, otherwise last
+	derivation       *derivation               // of the operational ladder
 	health           *Ladder
 	healthGives      []facts.HealthStatus
 	freeze           *Ladder

@@ -67,6 +67,9 @@ func loadSource(src *source, opts Options) (*Bundle, []Finding) {
 	c := newCompiler(ctx, lean)
 	b := c.bundle(values, opts.Bits)
 	b.version = src.version()
+	if !hasErrors(c.findings) {
+		c.derivation(b)
+	}
 	if findings = append(findings, c.findings...); hasErrors(findings) {
 		return nil, findings
 	}
