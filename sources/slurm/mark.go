@@ -11,6 +11,8 @@ import (
 
 var markForm = regexp.MustCompile(`^muster:[A-Za-z0-9._:-]{1,128}$`)
 
+var wordForm = regexp.MustCompile(`\S+`)
+
 // Ours tells whose drain a node is under: the mark of the job that drained it,
 // and whether the node is drained by us at all. A drain is ours only if a mark
 // is in its reason, the same mark in the node's extra (or comment), and the
@@ -58,18 +60,17 @@ func readStamp(word string) (mark string, stamp int64, ok bool) {
 	return mark, stamp, true
 }
 
-// unmarked gives a text without our marks.
+// unmarked gives a text without our marks and the space before each; the rest
+// stays as it was written.
 func unmarked(notes string) string {
-	if !strings.Contains(notes, "muster:") {
-		return notes
-	}
-	var rest []string
-	for _, word := range strings.Fields(notes) {
-		if _, _, ours := readStamp(word); !ours {
-			rest = append(rest, word)
+	rest, end := "", 0
+	for _, word := range wordForm.FindAllStringIndex(notes, -1) {
+		if _, _, ours := readStamp(notes[word[0]:word[1]]); !ours {
+			rest += notes[end:word[1]]
 		}
+		end = word[1]
 	}
-	return strings.Join(rest, " ")
+	return rest + notes[end:]
 }
 
 // marked puts a mark into the notes of a node and leaves what others wrote
