@@ -172,15 +172,18 @@ func (p *Policy) Activate(ctx context.Context, tree fs.FS, actor string) (*engin
 			policies[name] = string(data)
 		}
 	}
+	same := false // the bits it was compiled with are those it was given
 	err = p.db.Tx(ctx, func(tx pgx.Tx) error {
 		var types []string
 		for _, t := range b.Catalogue() {
 			types = append(types, t.Name)
 		}
 		slices.Sort(types)
-		if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
+		given, err := store.GiveBits(ctx, tx, types, b.Version())
+		if err != nil {
 			return err
 		}
+		same = !slices.ContainsFunc(b.Catalogue(), func(t engine.ConditionType) bool { return given[t.Name] != t.Bit })
 		bundle := store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: policies, StoredBy: actor}
 		if err := store.StoreBundle(ctx, tx, bundle); err != nil {
 			return err
@@ -192,6 +195,10 @@ func (p *Policy) Activate(ctx context.Context, tree fs.FS, actor string) (*engin
 	})
 	if err != nil {
 		return nil, findings, fmt.Errorf("activate policy: %w", err)
+	}
+	if same {
+		p.current.Store(b)
+		p.note(func(s *PolicyStatus) { s.Loaded, s.LoadedAt = b.Version(), p.clock() })
 	}
 	b, err = p.Refresh(ctx)
 	if err == nil { // a candidate that failed before is no longer the newest
