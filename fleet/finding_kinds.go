@@ -1,0 +1,12 @@
+package fleet
+
+// The kinds of findings that a listing's end makes.
+const (
+	FindingMissing     = "missing"     // listed before and not now, not concluded gone; ref is MissingKey
+	FindingUnjoined    = "unjoined"    // no device has the record, and the source gives no birth
+	FindingAmbiguous   = "ambiguous"   // nobody can say whose the record is
+	FindingUndecodable = "undecodable" // the record could not be read
+	FindingDropped     = "dropped"     // records without a readable identity
+	FindingLost        = "lost"        // what the negotiated version of the source does not serve
+	FindingFailure     = "failure"     // the newest listing failed
+)
