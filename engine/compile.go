@@ -173,11 +173,22 @@ func (c *compiler) posOf(v cue.Value) Pos {
 // lazily, for the sake of traces: CUE's values do not keep their spelling.
 type places struct {
 	src   *source
+	files map[string]*ast.File
 	exprs map[string]map[[2]int]ast.Expr
 }
 
 func newPlaces(src *source) *places {
-	return &places{src: src, exprs: map[string]map[[2]int]ast.Expr{}}
+	return &places{src: src, files: map[string]*ast.File{}, exprs: map[string]map[[2]int]ast.Expr{}}
+}
+
+// parsed gives the syntax of a file, nil for one that does not parse.
+func (p *places) parsed(name string) *ast.File {
+	file, known := p.files[name]
+	if !known {
+		file, _ = parser.ParseFile(name, p.src.files[name])
+		p.files[name] = file
+	}
+	return file
 }
 
 // text gives the expression written at a place, on one line, or the value's own
@@ -206,8 +217,8 @@ func (p *places) file(name string) map[[2]int]ast.Expr {
 	}
 	index := map[[2]int]ast.Expr{}
 	p.exprs[name] = index
-	file, err := parser.ParseFile(name, p.src.files[name])
-	if err != nil {
+	file := p.parsed(name)
+	if file == nil {
 		return index
 	}
 	put := func(n ast.Node, expr ast.Expr) {

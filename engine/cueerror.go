@@ -38,17 +38,18 @@ type told struct {
 	allowed []string // of a conflict: what would do
 }
 
-// findingsOf rewords CUE's errors: the policy's place first, the schema's after
-// it, and one finding where CUE tells one for each member of a disjunction.
-func findingsOf(err error) []Finding {
+// findingsOf rewords CUE's errors about the package in dir: the policy's place
+// first, the schema's after it, and one finding where CUE tells one for each
+// member of a disjunction.
+func findingsOf(err error, src *source, dir string) []Finding {
 	var all []*told
 	byPlace := map[string]*told{}
 	for _, one := range errors.Errors(err) {
-		next := tell(one)
+		next := tell(one, src, dir)
 		if next == nil {
 			continue
 		}
-		key := fmt.Sprint(next.at, next.path, next.value, next.value == "", next.text)
+		key := fmt.Sprint(next.at, next.path, next.text)
 		if next.value != "" {
 			key = fmt.Sprint(next.at, next.path, next.value)
 		}
@@ -61,6 +62,9 @@ func findingsOf(err error) []Finding {
 	}
 	findings := make([]Finding, 0, len(all))
 	for _, t := range all {
+		if t.at.File == "" {
+			t.at.File = dir
+		}
 		findings = append(findings, findingAt(t.at, Error, "%s", t.message()))
 	}
 	return findings
@@ -91,36 +95,66 @@ func shortened(list []string) []string {
 }
 
 // tell reads one error, nil for the heading over the errors of a disjunction.
-func tell(err errors.Error) *told {
-	t := &told{path: strings.Join(err.Path(), "."), text: reworded(err)}
+// Of the places that CUE names the best is the one where the offending value or
+// field is written, then one in the package itself, then one in any policy.
+func tell(err errors.Error, src *source, dir string) *told {
+	t := &told{text: reworded(err)}
 	if t.text == "" {
 		return nil
 	}
+	path := err.Path()
+	t.path = strings.Join(path, ".")
+	format, args := err.Msg()
+	spelled := []string{}
+	if strings.HasPrefix(format, "conflicting values") && len(args) >= 2 {
+		t.value, t.allowed = fmt.Sprint(args[1]), []string{fmt.Sprint(args[0])}
+		spelled = append(spelled, t.value, t.allowed[0])
+	} else if len(args) > 0 {
+		spelled = append(spelled, fmt.Sprint(args[0]))
+	}
+	if len(path) > 0 {
+		spelled = append(spelled, path[len(path)-1])
+	}
+	best := -1
 	for _, p := range errors.Positions(err) {
 		at := posOf(p)
-		switch {
-		case at.policy() && (t.at.File == "" || !t.at.policy() || t.at.test() && !at.test()):
-			t.at = at
-		case !at.policy() && t.schema.File == "":
-			t.schema = at
+		if !at.policy() {
+			if t.schema.File == "" {
+				t.schema = at
+			}
+			continue
+		}
+		score := 0
+		if !at.test() {
+			score++
+		}
+		if strings.HasPrefix(at.File, dir+"/") {
+			score += 2
+		}
+		written := slices.IndexFunc(spelled, func(text string) bool { return src.writes(at.File, p.Offset(), text) })
+		if written >= 0 {
+			score += 4
+		}
+		if score <= best {
+			continue
+		}
+		best, t.at = score, at
+		if t.value != "" && written == 1 {
+			t.value, t.allowed = spelled[1], spelled[:1:1]
+		} else if t.value != "" {
+			t.value, t.allowed = spelled[0], spelled[1:2:2]
 		}
 	}
 	if t.at.File == "" {
 		t.at = t.schema
 	}
-	format, args := err.Msg()
-	if strings.HasPrefix(format, "conflicting values") && len(args) >= 2 {
-		t.value, t.allowed = conflict(args)
-	}
 	return t
 }
 
-// conflict tells what was written from what would do: CUE names the two in the
-// order in which it met them, so the one that is a name pattern or stands in
-// the schema is what would do.
-func conflict(args []any) (value string, allowed []string) {
-	first, second := fmt.Sprint(args[0]), fmt.Sprint(args[1])
-	return second, []string{first}
+// writes reports whether a file has a text at an offset.
+func (s *source) writes(file string, offset int, text string) bool {
+	data := s.files[file]
+	return text != "" && offset >= 0 && offset <= len(data) && strings.HasPrefix(string(data[offset:min(len(data), offset+len(text))]), text)
 }
 
 var (

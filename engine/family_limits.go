@@ -34,7 +34,8 @@ func (c *compiler) limits(b *Bundle, v cue.Value) {
 		"health_hold":      &l.HealthHold,
 		"future_tolerance": &l.FutureTolerance,
 	} {
-		if *into = c.duration(v, field); *into <= 0 {
+		*into = c.duration(v, field)
+		if !v.LookupPath(cue.MakePath(cue.Str(field))).Exists() {
 			c.fail(c.posOf(v), "limits.%s is missing", field)
 		}
 	}

@@ -66,6 +66,7 @@ func loadSource(src *source, opts Options) (*Bundle, []Finding) {
 	}
 	c := newCompiler(ctx, lean)
 	b := c.bundle(values, opts.Bits)
+	c.joins()
 	b.version = src.version()
 	if !hasErrors(c.findings) {
 		c.derivation(b)
@@ -90,11 +91,13 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 		Registry: refuseModules{},
 		Env:      []string{},
 	})
-	var findings []Finding
+	own := map[string][]Finding{}
+	var dirs []string
 	for _, instance := range instances {
 		dir := strings.TrimPrefix(path.Clean(instance.Dir), "/")
+		dirs = append(dirs, dir)
 		if instance.Err != nil {
-			findings = append(findings, located(findingsOf(instance.Err), dir)...)
+			own[dir] = findingsOf(instance.Err, src, dir)
 			continue
 		}
 		v := ctx.BuildInstance(instance)
@@ -104,20 +107,25 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 			err = v.Validate(cue.Attributes(true), cue.Optional(true), cue.Hidden(true), cue.Concrete(true))
 		}
 		if err != nil {
-			findings = append(findings, located(findingsOf(err), dir)...)
+			own[dir] = findingsOf(err, src, dir)
 		}
 	}
-	return values, findings
+	return values, gathered(dirs, own)
 }
 
-// located names the folder in findings that have no place.
-func located(findings []Finding, dir string) []Finding {
-	for i := range findings {
-		if findings[i].File == "" {
-			findings[i].File = dir
+// gathered joins the findings of all packages. A package repeats the errors of
+// the packages that it imports: what lies in a package that has findings of its
+// own is left to that package.
+func gathered(dirs []string, own map[string][]Finding) []Finding {
+	var all []Finding
+	for _, dir := range dirs {
+		for _, f := range own[dir] {
+			if at := path.Dir(f.File); at == dir || f.File == dir || len(own[at]) == 0 {
+				all = append(all, f)
+			}
 		}
 	}
-	return findings
+	return all
 }
 
 // family finds a package's field; where it is missing that is a finding.
