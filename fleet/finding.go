@@ -8,3 +8,9 @@ type Finding struct {
 	DeviceID int64  // 0: none
 	Detail   map[string]any
 }
+
+// Kinds of finding that the axes of devices give.
+const (
+	FindingUnmapped   = "unmapped"   // a role or status of the inventory that no policy maps; ref is the device's name
+	FindingDifference = "difference" // the inventory and Ironic say different things of a device; ref is its name
+)

@@ -130,6 +130,27 @@ func (f *Freshness) age(a *DeviceAge) Age {
 	return age
 }
 
+// Own gives the next instant at which time alone changes what the device itself
+// says of its types in scope: unread and posted ones. What the site's sources
+// say changes for all devices at once, at the Next of their Age.
+func (f *Freshness) Own(a *DeviceAge, inScope uint64) time.Time {
+	var next time.Time
+	for i := range f.types {
+		t := &f.types[i]
+		if t.Durable || inScope>>t.Bit&1 == 0 {
+			continue
+		}
+		unread, isUnread := a.Unread[t.Name]
+		posted, isPosted := a.Posted[t.Name]
+		for _, at := range []time.Time{unread.Since.Add(t.Hold), posted.Add(f.postedTTL(t)), posted.Add(t.Hold)} {
+			if (isUnread || isPosted) && f.now.Before(at) {
+				next = Earlier(next, at)
+			}
+		}
+	}
+	return next
+}
+
 func (f *Freshness) typeAge(t *TypePolicy, a *DeviceAge) (stale, past bool, next time.Time) {
 	since, ttl := f.instant(t, a)
 	switch {

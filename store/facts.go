@@ -15,6 +15,7 @@ type Known struct {
 	DeviceID           int64
 	Ref                string
 	RefGone            bool
+	Serial             string
 	Hash               [16]byte
 	SeenAt             time.Time
 	Troubled           bool // the newest reading gave nothing
@@ -25,7 +26,7 @@ type Known struct {
 // KnownRefs finds the devices of a site that have the refs of one source. A ref
 // that was concluded gone finds its device too, unless another one has it.
 func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs []string) (map[string]Known, error) {
-	rows, err := q.Query(ctx, `select f.ref, f.device_id, f.ref_gone, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
+	rows, err := q.Query(ctx, `select f.ref, f.device_id, f.ref_gone, f.serial, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
 		from facts f join devices d on d.id = f.device_id
 		where f.site_id = $1 and f.source = $2 and f.ref = any($3) and f.ref <> ''`, siteID, source, refs)
 	if err != nil {
@@ -34,7 +35,7 @@ func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs
 	known := make(map[string]Known, len(refs))
 	var k Known
 	var hash []byte
-	_, err = pgx.ForEachRow(rows, []any{&k.Ref, &k.DeviceID, &k.RefGone, &hash, &k.SeenAt, &k.Troubled, &k.Retired, &k.ObservationVersion}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&k.Ref, &k.DeviceID, &k.RefGone, &k.Serial, &hash, &k.SeenAt, &k.Troubled, &k.Retired, &k.ObservationVersion}, func() error {
 		copy(k.Hash[:], hash)
 		if old, twice := known[k.Ref]; !twice || old.RefGone && (!k.RefGone || k.SeenAt.After(old.SeenAt)) {
 			known[k.Ref] = k

@@ -136,7 +136,16 @@ func EnsureRacks(ctx context.Context, tx pgx.Tx, siteID int64, names []string) (
 
 // RackNames reads the names of racks by id.
 func RackNames(ctx context.Context, q Querier, ids []int64) (map[int64]string, error) {
-	rows, err := q.Query(ctx, "select id, name from racks where id = any($1)", ids)
+	return rackNames(ctx, q, "id = any($1)", ids)
+}
+
+// SiteRacks reads the names of a site's racks by id.
+func SiteRacks(ctx context.Context, q Querier, siteID int64) (map[int64]string, error) {
+	return rackNames(ctx, q, "site_id = $1", siteID)
+}
+
+func rackNames(ctx context.Context, q Querier, where string, arg any) (map[int64]string, error) {
+	rows, err := q.Query(ctx, "select id, name from racks where "+where, arg)
 	if err != nil {
 		return nil, fmt.Errorf("read racks: %w", err)
 	}

@@ -1,0 +1,135 @@
+package devices
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// familyOf gives the part of f that a source fills, nil for a source without
+// one. A recorded inventory has NetBox's form.
+func familyOf(f *facts.Facts, source string) any {
+	switch source {
+	case "ironic":
+		return &f.Ironic
+	case "placement":
+		return &f.Placement
+	case "slurm":
+		return &f.Slurm
+	case "netbox", "file":
+		return &f.Netbox
+	case "bmc":
+		return &f.BMC
+	}
+	return nil
+}
+
+// goneBody is what is stored of a thing that a complete listing does not have.
+var goneBody = []byte(`{"listed":false}`)
+
+// encode gives the body to store of what a source said: without derived facts,
+// and in a form that PostgreSQL takes.
+func encode(f facts.Facts, source string) ([]byte, error) {
+	f.Ironic.LesseeRole, f.Ironic.CustomerTrait, f.Ironic.Settled, f.Ironic.Overdue = 0, 0, 0, 0
+	f.Slurm.Drained = 0
+	switch source {
+	case "ironic":
+		f.Ironic.Listed = facts.True
+	case "slurm":
+		f.Slurm.Listed = facts.True
+	case "netbox", "file":
+		f.Netbox.Listed = facts.True
+	}
+	family := familyOf(&f, source)
+	if family == nil {
+		return nil, fmt.Errorf("facts of %q are not modelled", source)
+	}
+	body, err := json.Marshal(family)
+	if err != nil {
+		return nil, fmt.Errorf("encode facts of %s: %w", source, err)
+	}
+	if !bytes.Contains(body, []byte(`\u0000`)) {
+		return body, nil
+	}
+	var loose any
+	if err := json.Unmarshal(body, &loose); err != nil {
+		return nil, fmt.Errorf("clean facts of %s: %w", source, err)
+	}
+	if body, err = json.Marshal(withoutNUL(loose)); err != nil {
+		return nil, fmt.Errorf("clean facts of %s: %w", source, err)
+	}
+	return body, nil
+}
+
+func withoutNUL(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, "\x00", "")
+	case []any:
+		for i := range v {
+			v[i] = withoutNUL(v[i])
+		}
+	case map[string]any:
+		for key, value := range v {
+			delete(v, key)
+			v[strings.ReplaceAll(key, "\x00", "")] = withoutNUL(value)
+		}
+	}
+	return v
+}
+
+// decode reads a stored body into f. A fact that this build cannot read, of an
+// older or newer one, stays null: what rests on it is not read.
+func decode(f *facts.Facts, source string, body []byte) {
+	family := familyOf(f, source)
+	if family == nil || json.Unmarshal(body, family) == nil {
+		return
+	}
+	var loose map[string]json.RawMessage
+	if json.Unmarshal(body, &loose) != nil {
+		return
+	}
+	var fresh facts.Facts
+	whole := familyOf(&fresh, source)
+	for name, value := range loose {
+		one, err := json.Marshal(map[string]json.RawMessage{name: value})
+		if err != nil {
+			continue
+		}
+		var probe facts.Facts
+		if json.Unmarshal(one, familyOf(&probe, source)) == nil {
+			_ = json.Unmarshal(one, whole) // it was read just now
+		}
+	}
+	switch source {
+	case "ironic":
+		f.Ironic = fresh.Ironic
+	case "placement":
+		f.Placement = fresh.Placement
+	case "slurm":
+		f.Slurm = fresh.Slurm
+	case "netbox", "file":
+		f.Netbox = fresh.Netbox
+	case "bmc":
+		f.BMC = fresh.BMC
+	}
+}
+
+// unreadableOf lists the facts of a source that its record had and that could
+// not be decoded.
+func unreadableOf(f *facts.Facts, family string) map[string]string {
+	switch family {
+	case "ironic":
+		return f.Ironic.Unreadable
+	case "slurm":
+		return f.Slurm.Unreadable
+	case "netbox":
+		return f.Netbox.Unreadable
+	case "bmc":
+		return f.BMC.Unreadable
+	}
+	return nil
+}

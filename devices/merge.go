@@ -1,0 +1,136 @@
+package devices
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/fleet"
+)
+
+// merged says what became of one reading.
+type merged uint8
+
+const (
+	mergedNew     merged = iota // something of it is new
+	mergedNothing               // what is stored says the same
+	mergedOlder                 // what is stored is newer
+	mergedUnknown               // no device has the ref any more
+)
+
+// merge brings one reading into what is stored of a device. Order is kept here:
+// a reading older than the device's facts is ignored whole.
+func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged, error) {
+	source := b.Source
+	stored := s.stored[source]
+	if stored != nil && rd.At.Before(stored.SeenAt) {
+		return mergedOlder, nil
+	}
+	if rd.Device == 0 && !s.born && (stored == nil || stored.Ref != rd.Ref) {
+		return mergedUnknown, nil // it passed to another device after the first look
+	}
+	switch {
+	case rd.Gone:
+		return r.mergeGone(s, source, rd), nil
+	case rd.Missing:
+		return s.trouble(source, ReasonMissing, rd.At), nil
+	case rd.Undecodable != "":
+		return s.trouble(source, ReasonDecodeFailed, rd.At), nil
+	}
+	body, err := encode(rd.Facts, source)
+	if err != nil {
+		return mergedNothing, err
+	}
+	fresh := fleet.Stored{
+		DeviceID: s.device.ID, SiteID: r.site.ID, Source: source, Ref: rd.Ref, Serial: rd.Serial,
+		Hash: facts.Hash(body), Body: body, SeenAt: micros(rd.At),
+	}
+	if stored == nil {
+		s.keep(&fresh)
+		return mergedNew, nil
+	}
+	known, now := fleet.SerialKey(stored.Serial), fleet.SerialKey(fresh.Serial)
+	if known != "" && now == "" { // a serial that was not read is not another one
+		fresh.Serial = stored.Serial
+	}
+	s.swapped = s.swapped || stored.Ref == fresh.Ref && known != "" && now != "" && known != now
+	same := stored.Hash == fresh.Hash && stored.Ref == fresh.Ref && stored.Serial == fresh.Serial && !stored.RefGone && stored.Trouble.Reason == ""
+	if same && b.Epoch != 0 {
+		return mergedNothing, nil
+	}
+	s.keep(&fresh)
+	if same {
+		return mergedNothing, nil
+	}
+	return mergedNew, nil
+}
+
+// mergeGone takes that a complete listing does not have the device. One that
+// the source never listed gets a row that says so.
+func (r *round) mergeGone(s *subject, source string, rd *fleet.Reading) merged {
+	stored := s.stored[source]
+	if stored == nil {
+		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: r.site.ID, Source: source}
+	} else if stored.RefGone && stored.Trouble.Reason == "" {
+		return mergedNothing
+	}
+	gone := *stored
+	gone.RefGone, gone.Trouble = true, fleet.Unread{}
+	gone.Hash, gone.Body, gone.SeenAt = facts.Hash(goneBody), goneBody, micros(rd.At)
+	s.keep(&gone)
+	return mergedNew
+}
+
+// trouble notes that the newest reading gave nothing. The facts keep their
+// values and their instant.
+func (s *subject) trouble(source, reason string, at time.Time) merged {
+	stored := s.stored[source]
+	if stored == nil || stored.Trouble.Reason == reason || stored.RefGone {
+		return mergedNothing
+	}
+	troubled := *stored
+	if troubled.Trouble.Reason == "" {
+		troubled.Trouble.Since = micros(at)
+	}
+	troubled.Trouble.Reason = reason
+	s.keep(&troubled)
+	return mergedNew
+}
+
+func (s *subject) keep(stored *fleet.Stored) {
+	s.stored[stored.Source] = stored
+	s.newFacts[stored.Source] = true
+}
+
+// newborn makes the device that a reading gives birth to. Its axes follow from
+// its facts.
+func (r *round) newborn(id int64, rd *fleet.Reading) *subject {
+	name := rd.Name
+	if name == "" {
+		name = rd.Ref
+	}
+	s := newSubject(fleet.Device{
+		ID: id, SiteID: r.site.ID, Name: name, Serial: rd.Serial, InventoryOnly: r.site.Spec.InventoryOnly,
+		Class: facts.DeviceClassOther, Inventory: facts.InventoryStatusUnknown,
+		Operational: facts.OperationalStatusUnknown, Health: facts.HealthStatusUnknown,
+		Proof: fleet.Proof{Source: proofNone}, CreatedAt: r.now,
+	})
+	s.born = true
+	return s
+}
+
+// micros cuts an instant to what the database keeps.
+func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// check refuses a batch that breaks the contract of Apply.
+func check(b *fleet.Batch) error {
+	if len(b.Readings) > maxBatch {
+		return fmt.Errorf("apply %d readings: at most %d fit one batch", len(b.Readings), maxBatch)
+	}
+	for i := range b.Readings {
+		if b.Readings[i].At.IsZero() {
+			return fmt.Errorf("apply reading %d (%s): it has no instant", i, b.Readings[i].Ref)
+		}
+	}
+	return nil
+}
