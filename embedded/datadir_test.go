@@ -212,9 +212,15 @@ func TestLockFollowsItsName(t *testing.T) {
 	if err := os.Rename(dir, dir+".aside"); err != nil {
 		t.Fatal(err)
 	}
+	if leadsTo(filepath.Join(dir, lockName), d.lock) {
+		t.Error("a lock on what went aside counts for the name it had")
+	}
 	fresh, err := OpenDataDir(dir, build)
 	if err != nil {
 		t.Fatalf("a new directory of the old name is in use: %v", err)
+	}
+	if leadsTo(filepath.Join(dir, lockName), d.lock) || !leadsTo(filepath.Join(dir, lockName), fresh.lock) {
+		t.Error("the name leads to the wrong lock")
 	}
 	if err := errors.Join(fresh.Close(), release(d.lock)); err != nil {
 		t.Error(err)

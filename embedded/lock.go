@@ -30,18 +30,23 @@ func acquire(path string) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		// The name may meanwhile lead to another file; then this lock guards nothing.
-		mine, err := f.Stat()
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("stat lock: %w", err)
-		}
-		if named, err := os.Stat(path); err == nil && os.SameFile(mine, named) {
+		if leadsTo(path, f) {
 			return f, nil
 		}
 		f.Close()
 	}
 	return nil, fmt.Errorf("lock %s: the file changes under every attempt: %w", path, ErrInUse)
+}
+
+// leadsTo says whether path still names f. Once it names another file, or
+// none, a lock on f guards nothing.
+func leadsTo(path string, f *os.File) bool {
+	mine, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, named)
 }
 
 // release gives a lock back. It may be called again.

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// An operator's settings, none of which may reach a private server.
-	for name, value := range map[string]string{"PGPORT": "1", "PGDATA": "/nonexistent", "LC_ALL": "xx_XX"} {
+	for name, value := range map[string]string{"PGPORT": "1", "PGDATA": "/nonexistent", "LC_ALL": "xx_XX", "TZ": "Asia/Tokyo"} {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}

@@ -24,6 +24,11 @@ func TestServerKeepsItsDataFromStartToStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for name, want := range map[string]string{"TimeZone": "UTC", "lc_messages": "C", "server_encoding": "UTF8"} {
+		if v := query[string](t, p.URL(), "SELECT current_setting('"+name+"')"); !strings.HasSuffix(v, want) {
+			t.Errorf("%s is %q, want %s whatever the operator's environment says", name, v, want)
+		}
+	}
 	run(t, p.URL(), "CREATE TABLE a AS SELECT 7 AS v")
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
