@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,7 +137,13 @@ func (p *realPeer) config(*testing.T) Config {
 	return Config{URL: p.env["SLURM_REST_URL"], User: p.env["SLURM_REST_USER"], Token: p.env["SLURM_REST_TOKEN"]}
 }
 
-func (p *realPeer) nodes() int { return 64 }
+func (p *realPeer) nodes() int {
+	n, err := strconv.Atoi(p.env["SLURM_NODES"])
+	if err != nil {
+		return 64 // what slurm-up.sh starts unless told otherwise
+	}
+	return n
+}
 
 // free gives simulated nodes, which no job is sent to.
 func (p *realPeer) free() string { p.next++; return fmt.Sprintf("n%04d", 9+p.next) }
