@@ -9,4 +9,5 @@ const (
 	FindingDropped     = "dropped"     // records without a readable identity
 	FindingLost        = "lost"        // what the negotiated version of the source does not serve
 	FindingFailure     = "failure"     // the newest listing failed
+	FindingSwap        = "swap"        // another machine stands under a known identity; shown for a day
 )

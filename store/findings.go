@@ -55,14 +55,23 @@ type SourceReport struct {
 
 // SourceReports reads one report for each source that the site reads, by name.
 func SourceReports(ctx context.Context, q Querier, siteID int64) ([]SourceReport, error) {
+	return sourceReports(ctx, q, &siteID)
+}
+
+// AllSourceReports reads the reports of every site.
+func AllSourceReports(ctx context.Context, q Querier) ([]SourceReport, error) {
+	return sourceReports(ctx, q, nil)
+}
+
+func sourceReports(ctx context.Context, q Querier, siteID *int64) ([]SourceReport, error) {
 	rows, err := q.Query(ctx, `select w.site_id, w.source, m.at, m.failing_since, coalesce(m.reason, ''), coalesce(m.alert, ''), w.due_at,
 			coalesce(w.leased_until > clock_timestamp(), false),
 			coalesce((select jsonb_object_agg(c.kind, c.n) from (
 				select kind, count(*) as n from source_findings f where f.site_id = w.site_id and f.source = w.source group by kind) c), '{}')
 		from sweeps w left join watermarks m on m.site_id = w.site_id and m.source = w.source
-		where w.site_id = $1 order by w.source`, siteID)
+		where $1::bigint is null or w.site_id = $1 order by w.site_id, w.source`, siteID)
 	if err != nil {
-		return nil, fmt.Errorf("read the sources of a site: %w", err)
+		return nil, fmt.Errorf("read the sources of sites: %w", err)
 	}
 	reports, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (SourceReport, error) {
 		var r SourceReport
@@ -72,7 +81,7 @@ func SourceReports(ctx context.Context, q Querier, siteID int64) ([]SourceReport
 		return r, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the sources of a site: %w", err)
+		return nil, fmt.Errorf("read the sources of sites: %w", err)
 	}
 	return reports, nil
 }
@@ -170,6 +179,21 @@ func SpendConfirmations(ctx context.Context, q Querier, siteID int64, source str
 		where site_id = $1 and source = $2 and used_at is null and confirmed_at < $3`, siteID, source, began)
 	if err != nil {
 		return fmt.Errorf("end the confirmations for %s: %w", source, err)
+	}
+	return nil
+}
+
+// AddFindings writes findings beside those that are there.
+func AddFindings(ctx context.Context, q Querier, siteID int64, source string, findings []fleet.Finding) error {
+	return ReplaceFindings(ctx, q, siteID, source, nil, findings)
+}
+
+// ExpireFindings takes back the findings of a kind that are there for longer
+// than they are shown.
+func ExpireFindings(ctx context.Context, q Querier, siteID int64, source, kind string, shown time.Duration) error {
+	if _, err := q.Exec(ctx, "delete from source_findings where site_id = $1 and source = $2 and kind = $3 and since < clock_timestamp() - $4::interval",
+		siteID, source, kind, shown); err != nil {
+		return fmt.Errorf("take back old findings of %s: %w", source, err)
 	}
 	return nil
 }
