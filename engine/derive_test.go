@@ -252,10 +252,79 @@ func TestExplainStatusShowsLastValues(t *testing.T) {
 	}
 }
 
+func TestWithoutARowTheCatalogueSpeaks(t *testing.T) {
+	t.Parallel()
+	const absentFalse = bitMaintenance | bitMaintenancePool | bitSlurmMember
+	b := modelBundleOf(t, deviceModel(), facts.OperationalStatusQuarantine, absentFalse, 0)
+	rng := rand.New(rand.NewPCG(17, 18))
+	for range propertyCases(t, 20_000) {
+		s := Standing{Masks: Masks{True: rng.Uint64(), Unknown: rng.Uint64(), Present: rng.Uint64() | rng.Uint64()}}
+		if rng.IntN(2) == 0 {
+			s.InScope, s.Stale = allBits&s.Present, bitMaintenancePool
+		}
+		s.Status = facts.OperationalStatusInUse
+		// The same with a row for everything, each bit in one mask at most.
+		unknown := s.Unknown&s.Present | allBits&^absentFalse&^s.Present
+		plain := Standing{Masks: Masks{True: s.True & s.Present &^ unknown, Unknown: unknown, Present: ^uint64(0)}, InScope: s.InScope, Stale: s.Stale, Status: s.Status}
+		if got, want := b.Derive(&s), b.Derive(&plain); got != want {
+			t.Fatalf("%s\ngives %+v, want %+v", spell(&s), got, want)
+		}
+	}
+}
+
+func TestDurableTypesAreNeverStale(t *testing.T) {
+	t.Parallel()
+	b := modelBundleOf(t, deviceModel(), facts.OperationalStatusQuarantine, bitMaintenancePool, bitMaintenancePool)
+	s := Standing{Masks: Masks{True: bitEnrolled | bitCustomerReady | bitProvisionAvailable, Present: allBits &^ bitMaintenancePool}, InScope: allBits, Stale: bitMaintenancePool, PastHold: bitMaintenancePool}
+	if v := b.Derive(&s); v.Status != facts.OperationalStatusAvailable || v.Hold != Followed || !b.StatusFresh(&s, v) {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestOtherwiseMayNotPromote(t *testing.T) {
 	t.Parallel()
 	_, err := newDerivation(&Ladder{}, []facts.OperationalStatus{facts.OperationalStatusAvailable}, 0, 0)
 	if err == nil || !strings.Contains(err.Error(), "otherwise gives available") {
 		t.Errorf("error: %v", err)
+	}
+}
+
+// A ladder over more conditions than a table takes, with alternatives.
+func TestWideLadderDerives(t *testing.T) {
+	t.Parallel()
+	const conditions = 16
+	alternative := func(bit int) *pattern {
+		test := leaf{path: "conditions.C", tri: triTrue, bit: uint8(bit), cube: triCube(uint8(bit), triTrue)}
+		return &pattern{tests: []leaf{test}, cubes: cubes{test.cube}}
+	}
+	l := &Ladder{Conditions: 1<<conditions - 1}
+	gives := []facts.OperationalStatus{}
+	for i := 0; i < conditions; i += 2 {
+		p := &pattern{any: []*pattern{alternative(i), alternative(i + 1)}}
+		p.cubes = cubes{p.any[0].cubes[0], p.any[1].cubes[0]}
+		l.Rungs = append(l.Rungs, Rung{Name: "pair", Tests: 3 << i, pattern: p})
+		gives = append(gives, facts.OperationalStatus(1+i%4))
+	}
+	l.build(&compiler{})
+	gives = append(gives, facts.OperationalStatusQuarantine)
+	d, err := newDerivation(l, gives, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.table != nil {
+		t.Fatal("the ladder is not wide")
+	}
+	b := &Bundle{operational: l, operationalGives: gives, derivation: d}
+	rng := rand.New(rand.NewPCG(15, 16))
+	for range 2000 {
+		s := Standing{Masks: Masks{Present: 1<<conditions - 1, True: rng.Uint64() & rng.Uint64() & rng.Uint64()}}
+		want := l.scan(&input{yes: s.True & s.Present})
+		v := b.Derive(&s)
+		if int(v.Rung) != want || v.Status != gives[want] {
+			t.Fatalf("true %x: rung %d, want %d", s.True, v.Rung, want)
+		}
+		if low := s.True & s.Present & -(s.True & s.Present); v.Decisive != low {
+			t.Fatalf("true %x: %x is decisive, want the first alternative that matches", s.True, v.Decisive)
+		}
 	}
 }

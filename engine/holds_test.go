@@ -61,6 +61,12 @@ func deviceModel() []modelRung {
 // modelBundle compiles rungs as the loader does, without any CUE.
 func modelBundle(t testing.TB, model []modelRung, otherwise facts.OperationalStatus) *Bundle {
 	t.Helper()
+	return modelBundleOf(t, model, otherwise, 0, 0)
+}
+
+// modelBundleOf has types that count as False without a row, and durable ones.
+func modelBundleOf(t testing.TB, model []modelRung, otherwise facts.OperationalStatus, absentFalse, durable uint64) *Bundle {
+	t.Helper()
 	l := &Ladder{Name: "model"}
 	var gives []facts.OperationalStatus
 	for _, m := range model {
@@ -85,7 +91,7 @@ func modelBundle(t testing.TB, model []modelRung, otherwise facts.OperationalSta
 	}
 	l.build(&compiler{})
 	gives = append(gives, otherwise)
-	d, err := newDerivation(l, gives, allBits|bitBurnIn, 0)
+	d, err := newDerivation(l, gives, (allBits|bitBurnIn)&^absentFalse, durable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +126,21 @@ func oracle(s *Standing) (status facts.OperationalStatus, rung int16, hold Hold)
 		return s.Status, rung, Held
 	}
 	return facts.OperationalStatusQuarantine, rungOtherwise, Withheld
+}
+
+// freshOracle is the rule of freshness over handWritten.
+func freshOracle(s *Standing, rung int16, hold Hold) bool {
+	stale := (s.Stale | s.PastHold | ^s.Present) & s.InScope & allBits
+	switch {
+	case stale == 0:
+		return true
+	case hold != Followed:
+		return false
+	case rung == rungOtherwise:
+		t, u := s.True&s.Present, s.Unknown&s.Present|allBits&^s.Present
+		return statusesOf(oracleReach().reach(t, u, stale), 0) == 1<<rungStatus[rung]
+	}
+	return (rungTests[rung]|rungTolerates[rung])&stale == 0
 }
 
 func spell(s *Standing) string {
@@ -199,6 +220,9 @@ func TestVerdictIsTheDeviceModels(t *testing.T) {
 		kinds[want]++
 		if v.Status != status || v.Rung != rung || v.Hold != want {
 			t.Fatalf("%s\ngives %s by %s (%s), want %s by rung %d (%s)", spell(s), v.Status, b.RungName(v), v.Hold, status, rung, want)
+		}
+		if fresh := b.StatusFresh(s, v); fresh != freshOracle(s, rung, want) {
+			t.Fatalf("%s\ngives %s by %s (%s), fresh: %t", spell(s), v.Status, b.RungName(v), v.Hold, fresh)
 		}
 	})
 	for _, one := range []Hold{Followed, Held, PastHold, Withheld} {
