@@ -52,7 +52,7 @@ func TestAnotherUserRunsTheServerAsItself(t *testing.T) {
 	}
 	dir := folder(t)
 	program := filepath.Join(dir, "owner")
-	copyProgram(t, os.Args[0], program)
+	copyProgram(t, self, program)
 	home := filepath.Join(dir, "h")
 	if err := os.Mkdir(home, 0o700); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestAnotherUserRunsTheServerAsItself(t *testing.T) {
 	if err := os.Chown(home, int(nobody.uid), int(nobody.gid)); err != nil {
 		t.Fatal(err)
 	}
-	a := startOwner(t, program, home, nobody).announced(t)
+	a := startOwner(t, home, nobody, program).announced(t)
 	query[int](t, a.URL, "SELECT 1")
 }
 

@@ -166,7 +166,7 @@ func (c *cluster) clearPrevious(ctx context.Context) error {
 		return err
 	}
 	if !sure {
-		return nil // PostgreSQL's own, stricter check decides
+		return nil // a process hides from us: PostgreSQL's own, stricter check decides
 	}
 	stale, err := filepath.Glob(filepath.Join(c.socket(), ".s.PGSQL.*"))
 	if err != nil {

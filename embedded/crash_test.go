@@ -27,7 +27,7 @@ func TestStartAfterKill(t *testing.T) {
 			dir := folder(t)
 			withCluster(t, filepath.Join(dir, "p"))
 			write(t, filepath.Join(dir, versionsName), `{"muster":1,"schema":1}`)
-			owner := startOwner(t, os.Args[0], dir, nil)
+			owner := startOwner(t, dir, nil, self)
 			a := owner.announced(t)
 			run(t, a.URL, "CREATE TABLE a AS SELECT 7 AS v")
 			if _, err := StartPostgres(t.Context(), options(filepath.Join(dir, "p"))); !errors.Is(err, ErrInUse) {
@@ -43,12 +43,38 @@ func TestStartAfterKill(t *testing.T) {
 	}
 }
 
+// A container's root often has no CAP_SYS_PTRACE and cannot see by itself where
+// the processes of user postgres work.
+func TestRootThatMayNotLookIntoProcessesStartsAfterKill(t *testing.T) {
+	t.Parallel()
+	asRoot(t)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := []string{"setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", program}
+	if _, err := exec.LookPath(limited[0]); err != nil {
+		t.Skip("needs setpriv of util-linux to give a capability up:", err)
+	}
+	dir := folder(t)
+	withCluster(t, filepath.Join(dir, "p"))
+	write(t, filepath.Join(dir, versionsName), `{"muster":1,"schema":1}`)
+	first := startOwner(t, dir, nil, limited...)
+	a := first.announced(t)
+	kill(t, first.cmd.Process.Pid)
+	kill(t, a.PID)
+	_ = first.cmd.Wait()
+	// A server of the same user elsewhere must not be taken for ours.
+	start(t, options(withCluster(t, folder(t))))
+	query[int](t, startOwner(t, dir, nil, limited...).announced(t).URL, "SELECT 1")
+}
+
 func TestServerEndsWithItsKilledOwner(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	data := filepath.Join(withCluster(t, filepath.Join(dir, "p")), dataName)
 	write(t, filepath.Join(dir, versionsName), `{"muster":1,"schema":1}`)
-	owner := startOwner(t, os.Args[0], dir, nil)
+	owner := startOwner(t, dir, nil, self)
 	owner.announced(t)
 	if pids, _, err := workingIn(data); err != nil || len(pids) == 0 {
 		t.Fatalf("no process works in %s under a running server: %v", data, err)
@@ -63,7 +89,7 @@ func TestServerEndsWithItsKilledOwner(t *testing.T) {
 func TestStartAfterKillInInitdb(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	owner := startOwner(t, os.Args[0], dir, nil)
+	owner := startOwner(t, dir, nil, self)
 	eventually(t, "initdb has begun", func() bool {
 		made, _ := filepath.Glob(filepath.Join(dir, "p", newPrefix+".*", "PG_VERSION"))
 		return len(made) > 0

@@ -135,7 +135,7 @@ func TestKilledOwnerFreesTheDataDir(t *testing.T) {
 	dir := folder(t)
 	write(t, filepath.Join(dir, versionsName), `{"muster":1,"schema":1}`)
 	withCluster(t, filepath.Join(dir, "p"))
-	owner := startOwner(t, os.Args[0], dir, nil)
+	owner := startOwner(t, dir, nil, self)
 	owner.announced(t)
 	var running *RunningError
 	if _, err := OpenDataDir(dir, build); !errors.As(err, &running) || running.Owner.PID != owner.cmd.Process.Pid {

@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// self is this test binary.
+const self = "/proc/self/exe"
+
 // announcement is what an owner prints once its server answers.
 type announcement struct {
 	URL string
@@ -74,10 +77,20 @@ func options(dir string) PostgresOptions {
 	return PostgresOptions{Dir: dir, Params: map[string]string{"fsync": "off", "shared_buffers": "16MB"}}
 }
 
+// shortParent is where test directories go: clusters are many small files,
+// copied much faster in memory.
+func shortParent() string {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs("/dev/shm", &st); err != nil || st.Bavail*uint64(st.Bsize) < 4<<30 {
+		return "/tmp"
+	}
+	return "/dev/shm"
+}
+
 // folder makes a directory with a path short enough for a socket.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "me-")
+	dir, err := os.MkdirTemp(shortParent(), "me-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +116,7 @@ var prepared struct {
 func withCluster(t *testing.T, dir string) string {
 	t.Helper()
 	prepared.once.Do(func() {
-		if prepared.dir, prepared.err = os.MkdirTemp("/tmp", "me-"); prepared.err != nil {
+		if prepared.dir, prepared.err = os.MkdirTemp(shortParent(), "me-"); prepared.err != nil {
 			return
 		}
 		if prepared.err = os.Chmod(prepared.dir, 0o711); prepared.err != nil {
@@ -174,9 +187,10 @@ type ownerProcess struct {
 	stdout *bufio.Reader
 }
 
-func startOwner(t *testing.T, program, dir string, as *account) *ownerProcess {
+// startOwner runs a program, which is this test binary or runs it, as owner.
+func startOwner(t *testing.T, dir string, as *account, program ...string) *ownerProcess {
 	t.Helper()
-	cmd := exec.Command(program)
+	cmd := exec.Command(program[0], program[1:]...)
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
 	cmd.Stderr, cmd.Dir = os.Stderr, "/"
 	cmd.SysProcAttr = childAttributes(as, syscall.SIGKILL)

@@ -1,13 +1,17 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const supported = true
@@ -48,13 +52,20 @@ func owner(info os.FileInfo) (uid, gid uint32, known bool) {
 }
 
 // workingIn lists the processes named postgres whose working directory is dir:
-// a postmaster's and each of its backends' is the data directory. sure is
-// false when some process of that name hides its directory, as it does from a
-// container's root that has no CAP_SYS_PTRACE. A zombie has no directory and
-// is not listed.
+// a postmaster's and each of its backends' is the data directory. Only the
+// owner of a data directory can work in it. sure is false when such a process
+// hides its directory. A zombie has none and is not listed.
 func workingIn(dir string) (pids []int, sure bool, err error) {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("look for processes in %s: %w", dir, err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, false, fmt.Errorf("look for processes in %s: %w", dir, err)
 	}
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -63,18 +74,68 @@ func workingIn(dir string) (pids []int, sure bool, err error) {
 	sure = true
 	for _, p := range all {
 		comm, err := os.ReadFile(p + "/comm")
-		if err != nil || strings.TrimSpace(string(comm)) != "postgres" {
+		if err != nil || strings.TrimSpace(string(comm)) != "postgres" || !sameOwner(p, info) {
 			continue
 		}
 		cwd, err := os.Readlink(p + "/cwd")
+		if errors.Is(err, fs.ErrPermission) {
+			cwd, err = readlinkAs(info, p+"/cwd")
+		}
 		switch {
-		case errors.Is(err, os.ErrPermission):
-			sure = false
-		case err == nil && cwd == dir:
+		case err == nil && cwd == real:
 			if pid, err := strconv.Atoi(filepath.Base(p)); err == nil {
 				pids = append(pids, pid)
 			}
+		case errors.Is(err, fs.ErrPermission):
+			sure = false
 		}
 	}
 	return pids, sure, nil
+}
+
+// sameOwner says whether a process, by its folder in /proc, is of the user who
+// owns a file.
+func sameOwner(process string, file os.FileInfo) bool {
+	info, err := os.Stat(process)
+	if err != nil {
+		return false
+	}
+	uid, _, known := owner(info)
+	want, _, wanted := owner(file)
+	return known && wanted && uid == want
+}
+
+// readlinkAs reads a link of /proc as the owner of a file: a container's root
+// without CAP_SYS_PTRACE is refused what the process's own user may see. It
+// fails with fs.ErrPermission when that user is refused too.
+func readlinkAs(file os.FileInfo, link string) (string, error) {
+	uid, gid, known := owner(file)
+	if !known || os.Geteuid() != 0 {
+		return "", fs.ErrPermission
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "readlink", link)
+	cmd.Dir, cmd.WaitDelay = "/", time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	out, err := cmd.Output()
+	if err == nil {
+		return strings.TrimSuffix(string(out), "\n"), nil
+	}
+	if _, gone := os.Stat(filepath.Dir(link)); errors.Is(gone, fs.ErrNotExist) || isZombie(filepath.Dir(link)) {
+		return "", fs.ErrNotExist
+	}
+	return "", fs.ErrPermission
+}
+
+// isZombie says whether a process, by its folder in /proc, has ended and waits
+// to be reaped.
+func isZombie(process string) bool {
+	stat, err := os.ReadFile(process + "/stat")
+	if err != nil {
+		return true
+	}
+	// The state follows the name, which is in parentheses and may hold any.
+	_, after, found := strings.Cut(string(stat), ") ")
+	return found && strings.HasPrefix(after, "Z")
 }

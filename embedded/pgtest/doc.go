@@ -4,7 +4,8 @@
 // prepares a database once and clones it for each test.
 //
 // With MUSTER_TEST_POSTGRES_URL set, databases are created on that server
-// instead; its role needs CREATEDB. It is not for production code, and the
+// instead; its role needs CREATEDB. The private server lies in /dev/shm where
+// there is room (8 GiB free), else in /tmp. It is not for production code, and the
 // private server is tuned to be lost (fsync=off): figures of durability
 // measured on it mean nothing.
 //
