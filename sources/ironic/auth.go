@@ -2,12 +2,15 @@ package ironic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/httpbasic"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/noauth"
+
+	"github.com/musterhq/muster/sources"
 )
 
 // connect makes the client of Ironic's API, with a token where Keystone gives
@@ -24,6 +27,10 @@ func (c *Client) connect(ctx context.Context) (*gophercloud.ServiceClient, error
 		})
 	default:
 		sc, err = noauth.NewBareMetalNoAuth(noauth.EndpointOpts{IronicEndpoint: c.config.URL})
+	}
+	var classified *sources.Error
+	if errors.As(err, &classified) {
+		return nil, classified
 	}
 	if err != nil {
 		return nil, c.classify("connect to Ironic", err)
@@ -51,7 +58,7 @@ func (c *Client) keystone(ctx context.Context) (*gophercloud.ServiceClient, erro
 	provider.HTTPClient = *c.http
 	provider.UseTokenLock()
 	if err := openstack.Authenticate(ctx, provider, c.config.credentials()); err != nil {
-		return nil, fmt.Errorf("authenticate at Keystone: %w", err)
+		return nil, c.unauthenticated("reach Ironic", err)
 	}
 	if c.config.URL != "" {
 		return &gophercloud.ServiceClient{ProviderClient: provider, Type: "baremetal"}, nil

@@ -21,7 +21,7 @@ var ErrForeign = errors.New("set by somebody else")
 func (c *Client) classify(op string, err error) *sources.Error {
 	var failed *gophercloud.ErrUnableToReauthenticate
 	if errors.As(err, &failed) {
-		return c.classify(op+" (new token)", failed.ErrReauth)
+		return c.unauthenticated(op, failed.ErrReauth)
 	}
 	var answer gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &answer) {
@@ -33,6 +33,20 @@ func (c *Client) classify(op string, err error) *sources.Error {
 		return &sources.Error{Kind: sources.KindRefused, Op: op, Message: sources.CleanText(err.Error(), 300), Err: err}
 	}
 	return sources.Failure(op, err)
+}
+
+// unauthenticated gives an error of Keystone its meaning. Whatever Keystone
+// does not find, a user, a project or an application credential, it says of
+// our credentials and never of a node.
+func (c *Client) unauthenticated(op string, err error) *sources.Error {
+	classified := c.classify("get a token from Keystone to "+op, err)
+	var answer gophercloud.ErrUnexpectedResponseCode
+	if errors.As(err, &answer) && answer.Actual >= 400 && answer.Actual < 500 && classified.Kind != sources.KindTransient {
+		text, _ := message(answer.Body)
+		classified.Kind = sources.KindForbidden
+		classified.Message = fmt.Sprintf("HTTP %d: %s", answer.Actual, text) + advice(http.StatusUnauthorized, nil)
+	}
+	return classified
 }
 
 func (c *Client) answered(op string, answer gophercloud.ErrUnexpectedResponseCode) *sources.Error {

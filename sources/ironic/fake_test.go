@@ -241,8 +241,6 @@ func (f *fake) one(w http.ResponseWriter, r *http.Request, id string, rest []str
 	f.write(w, r, n, strings.Join(rest, "/"))
 }
 
-const fakeTime = "2026-01-02T03:04:05+00:00"
-
 func stamp(doc map[string]any) {
 	doc["provision_updated_at"] = time.Now().UTC().Format(time.RFC3339Nano)
 }

@@ -71,13 +71,13 @@ fi
 
 # python3-ironic alone holds the whole program. The packages ironic-api and
 # ironic-conductor add service units and some forty packages that need them.
-if ! "$python" -c 'import ironic.cmd.singleprocess, waitress' 2>/dev/null; then
+if ! "$python" -c 'import ironic.cmd.singleprocess' 2>/dev/null; then
   say "installing python3-ironic"
   sudo=
   [ "$(id -u)" = 0 ] || sudo=sudo
   install() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -q \
-      --no-install-recommends python3-ironic python3-waitress >"$dir/apt.log" 2>&1
+      --no-install-recommends python3-ironic >"$dir/apt.log" 2>&1
   }
   install || { $sudo apt-get update -q >>"$dir/apt.log" 2>&1 || true; install; } || { tail -20 "$dir/apt.log" >&2; exit 1; }
 fi
