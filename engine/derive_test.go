@@ -281,6 +281,20 @@ func TestDurableTypesAreNeverStale(t *testing.T) {
 	}
 }
 
+func TestDeriveAllocatesNothing(t *testing.T) {
+	b := shippedBundle(t)
+	offered := []string{"Enrolled", "CustomerReady", "ProvisionAvailable"}
+	for name, s := range map[string]situation{
+		"fresh": {before: facts.OperationalStatusUnknown, yes: offered},
+		"held":  {before: facts.OperationalStatusInUse, yes: offered, noRow: []string{"InstanceAllocated"}, stale: slurmTypes},
+	} {
+		standing := s.standing(t, b)
+		if n := testing.AllocsPerRun(100, func() { sink += uint64(b.Derive(standing).Status) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
 func TestOtherwiseMayNotPromote(t *testing.T) {
 	t.Parallel()
 	_, err := newDerivation(&Ladder{}, []facts.OperationalStatus{facts.OperationalStatusAvailable}, 0, 0)
