@@ -16,13 +16,15 @@ inventory: "ironic"
 trait_based: true
 customer_ready_trait: "CUSTOM_CUSTOMER_READY"
 sources: ironic: {url: "http://127.0.0.1:6385", interval: "5s"}
+placement_enabled: false
+lessees: {enrol: "", slurm: "slurm-project", maintenance: ""}
 `
 
 func TestDecodeFillsDefaultsAndTypes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"site.cue":  goodSite,
-		"site.yaml": "name: ams1\nengagement_mode: fully_managed\ninventory: ironic\ntrait_based: true\ncustomer_ready_trait: CUSTOM_CUSTOMER_READY\nsources:\n  ironic:\n    url: http://127.0.0.1:6385\n    interval: 5s\n",
+		"site.yaml": "name: ams1\nengagement_mode: fully_managed\ninventory: ironic\ntrait_based: true\ncustomer_ready_trait: CUSTOM_CUSTOMER_READY\nsources:\n  ironic:\n    url: http://127.0.0.1:6385\n    interval: 5s\nplacement_enabled: false\nlessees: {enrol: \"\", slurm: slurm-project, maintenance: \"\"}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -124,9 +124,6 @@ var sourceFamilies = []string{"ironic", "placement", "slurm", "netbox", "bmc"}
 // entryPos is the place of a catalogue entry: of its first field that a policy
 // wrote.
 func (c *compiler) entryPos(v cue.Value) Pos {
-	if p := c.posOf(v); p.policy() {
-		return p
-	}
 	for _, field := range []string{"meaning", "writer", "feeds", "sources", "gates", "classes"} {
 		if p := c.posOf(v.LookupPath(cue.ParsePath(field))); p.policy() {
 			return p

@@ -26,6 +26,10 @@ type Options struct {
 
 	// Tests vets the files of policy tests too. They decide nothing.
 	Tests bool
+
+	// Schema is the tree of the binary's own bundle. A bundle whose schema/ is
+	// another is refused; nil compares nothing.
+	Schema fs.FS
 }
 
 // Load reads a bundle once, vets what it read and compiles it. A bundle with
@@ -37,6 +41,9 @@ func Load(fsys fs.FS, opts Options) (*Bundle, []Finding, error) {
 		return nil, nil, err
 	}
 	b, findings := loadSource(src, opts)
+	if opts.Schema != nil {
+		findings = append(findings, lintSchema(src, opts.Schema)...)
+	}
 	findings = sortFindings(findings)
 	if hasErrors(findings) {
 		errs := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Severity != Error })
@@ -68,8 +75,10 @@ func loadSource(src *source, opts Options) (*Bundle, []Finding) {
 	b := c.bundle(values, opts.Bits)
 	c.joins()
 	b.version = src.version()
+	findings = append(findings, lintText(src, values)...)
 	if !hasErrors(c.findings) {
 		c.derivation(b)
+		findings = append(findings, lintBundle(b)...)
 	}
 	if findings = append(findings, c.findings...); hasErrors(findings) {
 		return nil, findings

@@ -11,14 +11,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/cuecontext"
 
 	"github.com/musterhq/muster"
+	"github.com/musterhq/muster/engine"
 )
 
 // mistake is one entry of testdata/mistakes.cue.
@@ -198,4 +201,69 @@ func namesLine(said, file string, first, last int) bool {
 		}
 	}
 	return false
+}
+
+// What CUE says of a mistake, the engine says too, in a policy and on the line
+// of the mistake; what CUE accepts, the engine finds.
+func TestEngineNamesEachMistake(t *testing.T) {
+	t.Parallel()
+	for name, m := range mistakes(t) {
+		if underRace && m.Lint == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := shipped(t)
+			first, last := m.plant(t, files)
+			files.dropOtherTests(m.File)
+			_, findings, err := engine.Load(files.fs(), engine.Options{
+				Tests:  strings.HasSuffix(m.File, "_tests.cue"),
+				Schema: muster.Bundle(),
+			})
+			if m.Lint == "" {
+				if err == nil {
+					t.Fatal("the engine accepts what cue vet refuses")
+				}
+				if m.Line && !strings.HasPrefix(m.File, "schema/") && !onLine(findings, m.File, first, last) {
+					t.Errorf("no error is at %s:%d-%d:\n%s", m.File, first, last, told(findings))
+				}
+				return
+			}
+			for _, f := range findings {
+				if strings.Contains(f.Message, m.Lint) && f.Severity.String() == m.Severity {
+					if m.From == nil || f.File == m.File && f.Line >= first-head && f.Line <= last {
+						return
+					}
+				}
+			}
+			t.Errorf("no %s at %s:%d-%d says %q:\n%s", m.Severity, m.File, first, last, m.Lint, told(findings))
+		})
+	}
+}
+
+// head is how many lines above a test the head of its rung or gate may stand.
+const head = 4
+
+func (files tree) fs() fs.FS {
+	fsys := fstest.MapFS{}
+	for path, text := range files {
+		fsys[path] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return fsys
+}
+
+func onLine(findings []engine.Finding, file string, first, last int) bool {
+	return slices.ContainsFunc(findings, func(f engine.Finding) bool {
+		return f.Severity == engine.Error && f.File == file && f.Line >= first && f.Line <= last
+	})
+}
+
+func told(findings []engine.Finding) string {
+	var lines []string
+	for _, f := range findings {
+		if f.Severity != engine.Note {
+			lines = append(lines, f.String())
+		}
+	}
+	return strings.Join(lines, "\n")
 }
