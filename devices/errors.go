@@ -27,6 +27,7 @@ const (
 	CodeSnapshotIncomplete Code = "snapshot_incomplete"
 	CodeDeviceNotFound     Code = "device_not_found"
 	CodeDeviceRetired      Code = "device_retired"
+	CodeOutOfScope         Code = "device_out_of_scope"
 	CodeJoinAmbiguous      Code = "join_ambiguous"
 	CodeDataRefused        Code = "data_refused"
 )

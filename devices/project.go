@@ -36,15 +36,16 @@ func (s *Service) Project(ctx context.Context, siteID int64, cause fleet.Cause) 
 	for after, more := int64(0), true; more; {
 		var chunk Projected
 		var events map[string]int
+		var last int64
 		err := s.judging(ctx, siteID, cause, func(tx pgx.Tx, r *round) (err error) {
-			chunk, events = Projected{}, nil
-			after, more, err = r.projectAfter(ctx, tx, after, &chunk)
-			events = r.events
+			chunk, events = Projected{}, r.events
+			last, more, err = r.projectAfter(ctx, tx, after, &chunk)
 			return err
 		})
 		if err != nil {
 			return all, fmt.Errorf("project site %d: %w", siteID, err)
 		}
+		after = last
 		all.Checked += chunk.Checked
 		all.Changed += chunk.Changed
 		all.Rows.add(chunk.Rows)
