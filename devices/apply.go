@@ -177,8 +177,11 @@ func (a *application) touch(i int, device int64) {
 // unchanged tells whether a reading says what is stored, and the device was
 // judged by the present rules.
 func (a *application) unchanged(rd *fleet.Reading, k *store.Known) bool {
-	if a.batch.Epoch == 0 || rd.Undecodable != "" || rd.Gone || rd.Missing || k.RefGone || k.Troubled || k.Retired || k.ObservationVersion != a.version {
+	if a.batch.Epoch == 0 || rd.Undecodable != "" || rd.Gone || rd.Missing || k.RefGone || k.Troubled || k.ObservationVersion != a.version {
 		return false
+	}
+	if k.Retired && a.site.Spec.InventorySource() == a.batch.Source {
+		return false // it came back
 	}
 	body, err := encode(rd.Facts, a.batch.Source)
 	return err == nil && facts.Hash(body) == k.Hash && (rd.Serial == "" || rd.Serial == k.Serial)
@@ -208,6 +211,12 @@ func (a *application) claim(ctx context.Context, tx pgx.Tx) error {
 	takenNames, takenSerials, err := store.Taken(ctx, tx, a.site.ID, names, serials)
 	if err != nil {
 		return err
+	}
+	// Absence comes before joins: a ref that this batch concludes gone is free.
+	for _, i := range a.touched {
+		if rd := &a.batch.Readings[i]; rd.Gone && held[rd.Ref].DeviceID == a.device[i] {
+			delete(held, rd.Ref)
+		}
 	}
 	a.touched = slices.DeleteFunc(a.touched, func(i int) bool {
 		rd := &a.batch.Readings[i]

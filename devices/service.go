@@ -95,7 +95,7 @@ func (s *Service) round(ctx context.Context, q store.Querier, b *engine.Bundle, 
 	if err != nil {
 		return nil, err
 	}
-	return newRound(s.modelOf(b), site, marks, cause, s.clock()), nil
+	return newRound(s.modelOf(b), site, marks, cause, micros(s.clock())), nil
 }
 
 func (s *Service) modelOf(b *engine.Bundle) *model {

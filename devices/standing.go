@@ -22,10 +22,11 @@ type Standing struct {
 	Held        bool   // the status stands although the rung that matches says otherwise
 	Frozen      bool   // an overlay keeps the status
 
-	// Reasons says what to show over the value of a stale type that has one, by
-	// type: Stale, SchedulerUnreachable, DecodeFailed and so on.
+	// Reasons says what to show over the value of a stale type, by type: Stale,
+	// SchedulerUnreachable, DecodeFailed and so on; "" for one that has no row
+	// and was simply never given.
 	Reasons map[string]string
-	// ObservedAt is the instant of each type that has a row, by type.
+	// ObservedAt is the instant of each type of which something is known.
 	ObservedAt map[string]time.Time
 }
 
@@ -93,7 +94,7 @@ func (r *round) standing(d *fleet.Device, a *fleet.DeviceAge) Standing {
 		st.StatusFresh = r.bundle.StatusFresh(&c.standing, c.verdict)
 		st.Held, st.Frozen = c.verdict.Hold == engine.Held, c.frozen
 	}
-	for left := d.Conditions.Present & r.known; left != 0; left &= left - 1 {
+	for left := (d.Conditions.Present | d.InScope) & r.known; left != 0; left &= left - 1 {
 		t := r.bundle.TypeOf(uint8(bits.TrailingZeros64(left)))
 		if at := r.fresh.ObservedAt(t.Name, a); !at.IsZero() {
 			st.ObservedAt[t.Name] = at

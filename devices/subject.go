@@ -171,7 +171,7 @@ func (r *round) nameRacks(ctx context.Context, tx pgx.Tx, all *subjects) error {
 func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, error) {
 	var born, changed []*fleet.Device
 	var stored []*fleet.Stored
-	var conditions []fleet.Condition
+	var conditions, first []fleet.Condition
 	var writers []fleet.DeviceWriter
 	var events []fleet.Event
 	for _, s := range all.list {
@@ -187,14 +187,18 @@ func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, erro
 			stored = append(stored, s.stored[source])
 		}
 		for name := range s.newConditions {
-			conditions = append(conditions, s.conditions[name])
+			if s.born {
+				first = append(first, s.conditions[name])
+			} else {
+				conditions = append(conditions, s.conditions[name])
+			}
 		}
 		for name := range s.newWriters {
 			writers = append(writers, s.writers[name])
 		}
 		events = append(events, s.events...)
 	}
-	rows := Rows{Devices: len(born) + len(changed), Facts: len(stored), Conditions: len(conditions), Writers: len(writers), Events: len(events)}
+	rows := Rows{Devices: len(born) + len(changed), Facts: len(stored), Conditions: len(first) + len(conditions), Writers: len(writers), Events: len(events)}
 	if err := store.InsertDevices(ctx, tx, r.site.ID, born); err != nil {
 		return rows, err
 	}
@@ -202,6 +206,9 @@ func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, erro
 		return rows, err
 	}
 	if err := store.PutFacts(ctx, tx, stored); err != nil {
+		return rows, err
+	}
+	if err := store.CopyConditions(ctx, tx, first); err != nil {
 		return rows, err
 	}
 	if err := store.PutConditions(ctx, tx, conditions); err != nil {

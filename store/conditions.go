@@ -61,6 +61,23 @@ func PutConditions(ctx context.Context, tx pgx.Tx, conditions []fleet.Condition)
 	return nil
 }
 
+// CopyConditions writes condition rows of devices born in this transaction,
+// which have none yet: several times faster than PutConditions.
+func CopyConditions(ctx context.Context, tx pgx.Tx, conditions []fleet.Condition) error {
+	if len(conditions) == 0 {
+		return nil
+	}
+	columns := []string{"device_id", "type", "status", "reason", "message", "writer", "last_transition_at", "observed_at"}
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{"conditions"}, columns, pgx.CopyFromSlice(len(conditions), func(i int) ([]any, error) {
+		c := &conditions[i]
+		return []any{c.DeviceID, c.Type, string(c.Status), text(c.Reason), text(c.Message), c.Writer, c.LastTransitionAt, orNull(c.ObservedAt)}, nil
+	}))
+	if err != nil {
+		return fmt.Errorf("write %d conditions of new devices: %w", len(conditions), err)
+	}
+	return nil
+}
+
 // PostedOf reads when conditions that came over HTTP were observed.
 func PostedOf(ctx context.Context, q Querier, ids []int64) (map[int64]map[string]time.Time, error) {
 	rows, err := q.Query(ctx, "select device_id, type, observed_at from conditions where device_id = any($1) and observed_at is not null", ids)

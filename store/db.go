@@ -61,6 +61,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 		"lock_timeout":                        millis(o.LockTimeout),
 		"idle_in_transaction_session_timeout": millis(o.IdleInTransaction),
 		"timezone":                            "UTC",
+		"jit":                                 "off", // it costs more than any statement here
 	} {
 		config.ConnConfig.RuntimeParams[name] = value
 	}

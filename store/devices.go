@@ -202,8 +202,12 @@ func InsertDevices(ctx context.Context, tx pgx.Tx, siteID int64, devices []*flee
 // Taken lists what unretired devices of the site have already, of the names
 // and serials given.
 func Taken(ctx context.Context, tx pgx.Tx, siteID int64, nameKeys, serialKeys []string) (names, serials map[string]bool, err error) {
-	rows, err := tx.Query(ctx, `select name_key, serial_key from devices where site_id = $1 and retired_at is null
-		and (name_key = any($2) or serial_key <> '' and serial_key = any($3))`, siteID, nameKeys, serialKeys)
+	rows, err := tx.Query(ctx, `
+		select d.* from unnest($2::text[]) u(key) cross join lateral (
+			select name_key, serial_key from devices where site_id = $1 and name_key = u.key and retired_at is null offset 0) d
+		union all
+		select d.* from unnest($3::text[]) u(key) cross join lateral (
+			select name_key, serial_key from devices where site_id = $1 and serial_key = u.key and serial_key <> '' and retired_at is null offset 0) d`, siteID, nameKeys, serialKeys)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for devices of the same name: %w", err)
 	}

@@ -26,9 +26,12 @@ type Known struct {
 // KnownRefs finds the devices of a site that have the refs of one source. A ref
 // that was concluded gone finds its device too, unless another one has it.
 func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs []string) (map[string]Known, error) {
-	rows, err := q.Query(ctx, `select f.ref, f.device_id, f.ref_gone, f.serial, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
-		from facts f join devices d on d.id = f.device_id
-		where f.site_id = $1 and f.source = $2 and f.ref = any($3) and f.ref <> ''`, siteID, source, refs)
+	// Each half has its own partial index, and one look into it for each ref,
+	// whatever the planner knows of the table.
+	const columns = `select f.* from unnest($3::text[]) u(ref) cross join lateral (
+		select f.ref, f.device_id, f.ref_gone, f.serial, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
+		from facts f join devices d on d.id = f.device_id where f.site_id = $1 and f.source = $2 and f.ref = u.ref and `
+	rows, err := q.Query(ctx, columns+"not f.ref_gone offset 0) f union all "+columns+"f.ref_gone and f.ref <> '' offset 0) f", siteID, source, refs)
 	if err != nil {
 		return nil, fmt.Errorf("look for the refs of %s: %w", source, err)
 	}

@@ -9,21 +9,49 @@ import (
 	"github.com/musterhq/muster/fleet"
 )
 
+// held is what a source's facts say of who a device is there.
+type held struct {
+	ref    string
+	gone   bool
+	doubt  bool // the newest reading gave nothing
+	tenant string
+}
+
+// refsOf reads what every device of a site is for one source. Devices and facts
+// are read apart and brought together here: joined by the database, a site whose
+// tables have just been filled would be compared pair by pair.
+func refsOf(ctx context.Context, q Querier, siteID int64, source string, tenants bool) (map[int64]held, error) {
+	rows, err := q.Query(ctx, `select device_id, ref, ref_gone, unread_reason <> '', case when $3 then coalesce(body ->> 'tenant', '') else '' end
+		from facts where site_id = $1 and source = $2`, siteID, source, tenants)
+	if err != nil {
+		return nil, fmt.Errorf("read the refs of %s: %w", source, err)
+	}
+	refs := map[int64]held{}
+	var device int64
+	var h held
+	if _, err := pgx.ForEachRow(rows, []any{&device, &h.ref, &h.gone, &h.doubt, &h.tenant}, func() error { refs[device] = h; return nil }); err != nil {
+		return nil, fmt.Errorf("read the refs of %s: %w", source, err)
+	}
+	return refs, nil
+}
+
 // Joinables reads every device of a site as the end of a listing of source
-// sees it, the retired ones too. Names of tenants are the inventory's.
-func Joinables(ctx context.Context, q Querier, siteID int64, source, inventory string) ([]fleet.Joinable, error) {
-	rows, err := q.Query(ctx, `select d.id, d.name, d.serial_key, d.bmc_address, coalesce(i.body ->> 'tenant', ''),
-			coalesce(f.ref, ''), coalesce(f.ref_gone, false), d.retired_at is not null
-		from devices d
-		left join facts f on f.device_id = d.id and f.source = $2
-		left join facts i on i.device_id = d.id and i.source = $3
-		where d.site_id = $1 order by d.id`, siteID, source, inventory)
+// sees it, the retired ones too, by id. Tenants are read of an inventory that
+// has them.
+func Joinables(ctx context.Context, q Querier, siteID int64, source string, tenants bool) ([]fleet.Joinable, error) {
+	refs, err := refsOf(ctx, q, siteID, source, tenants)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(ctx, "select id, name, serial_key, bmc_address, retired_at is not null from devices where site_id = $1 order by id", siteID)
 	if err != nil {
 		return nil, fmt.Errorf("read the devices of a site: %w", err)
 	}
 	devices, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Joinable, error) {
 		var d fleet.Joinable
-		err := row.Scan(&d.Device, &d.Name, &d.Serial, &d.Address, &d.Tenant, &d.Ref, &d.RefGone, &d.Retired)
+		err := row.Scan(&d.Device, &d.Name, &d.Serial, &d.Address, &d.Retired)
+		h := refs[d.Device]
+		d.Ref, d.RefGone, d.Tenant = h.ref, h.gone, h.tenant
 		return d, err
 	})
 	if err != nil {
@@ -40,21 +68,25 @@ type Unlisted struct {
 }
 
 // UnlistedInScope reads the unretired devices of a site of which one of the
-// types is in scope and that have no live ref of the source.
+// types is in scope and that have no live ref of the source, by id.
 func UnlistedInScope(ctx context.Context, q Querier, siteID int64, source string, types uint64) ([]Unlisted, error) {
-	rows, err := q.Query(ctx, `select d.id, f.device_id is not null and f.unread_reason = ''
-		from devices d left join facts f on f.device_id = d.id and f.source = $2
-		where d.site_id = $1 and d.retired_at is null and d.in_scope & $3 <> 0 and (f.device_id is null or f.ref_gone or f.ref = '')
-		order by d.id`, siteID, source, int64(types))
+	refs, err := refsOf(ctx, q, siteID, source, false)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(ctx, "select id from devices where site_id = $1 and retired_at is null and in_scope & $2 <> 0 order by id", siteID, int64(types))
 	if err != nil {
 		return nil, fmt.Errorf("read the devices that %s does not list: %w", source, err)
 	}
-	unlisted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Unlisted, error) {
-		var u Unlisted
-		err := row.Scan(&u.Device, &u.Told)
-		return u, err
-	})
-	if err != nil {
+	var unlisted []Unlisted
+	var id int64
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+		h, known := refs[id]
+		if h.ref == "" || h.gone {
+			unlisted = append(unlisted, Unlisted{Device: id, Told: known && !h.doubt})
+		}
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("read the devices that %s does not list: %w", source, err)
 	}
 	return unlisted, nil
