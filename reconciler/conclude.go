@@ -26,7 +26,8 @@ var kindsOfEnd = []string{
 // joins, births, and what writers speak of and the source does not have. Then
 // the watermark moves. A listing that is not believed concludes nothing.
 func (l *listing) conclude(ctx context.Context, end sources.End) error {
-	known, err := store.Joinables(ctx, l.DB, l.site.ID, l.lease.Source, l.site.Spec.InventorySource())
+	tenants := l.isInventory() && l.lease.Source != "ironic"
+	known, err := store.Joinables(ctx, l.DB, l.site.ID, l.lease.Source, tenants)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 		case a.Reason == fleet.DecodeFailed:
 			rd.Missing, rd.Undecodable = false, a.Reason
 		case a.Conclusion == fleet.AskEach && d.Ref != "" && failures < failuresInRow:
-			if rd, err = l.settle(ctx, d); err != nil {
+			if rd, err = l.settle(ctx, d, end.At); err != nil {
 				return nil, err
 			}
 			failures++
@@ -141,9 +142,10 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 }
 
 // settle asks for one missing thing by its own identity. Only where the source
-// itself says that it has no such thing it is gone.
-func (l *listing) settle(ctx context.Context, d fleet.Joinable) (fleet.Reading, error) {
-	record, at, err := l.ask(ctx, d.Ref)
+// itself says that it has no such thing it is gone; absence takes the listing's
+// instant, so that another record of the listing may join the device.
+func (l *listing) settle(ctx context.Context, d fleet.Joinable, at time.Time) (fleet.Reading, error) {
+	record, err := l.ask(ctx, d.Ref)
 	switch {
 	case err == nil:
 		l.listed[d.Ref] = true

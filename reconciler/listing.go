@@ -3,7 +3,6 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/facts"
@@ -165,13 +164,12 @@ func family(r *sources.Record) (f facts.Facts) {
 }
 
 // ask reads one thing by its own identity, bounded.
-func (l *listing) ask(ctx context.Context, ref string) (record *sources.Record, at time.Time, err error) {
+func (l *listing) ask(ctx context.Context, ref string) (*sources.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.CallLimit)
 	defer cancel()
-	at = l.DB.Now()
-	record, err = l.client.Get(ctx, ref)
+	record, err := l.client.Get(ctx, ref)
 	if err == nil && (record == nil || record.Ref != ref) {
 		err = fmt.Errorf("get %s %q: the answer is of another thing", l.lease.Source, ref)
 	}
-	return record, at, err
+	return record, err
 }

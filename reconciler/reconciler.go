@@ -154,7 +154,9 @@ func (r *Reconciler) work(ctx context.Context, most int, wake <-chan struct{}, d
 					<-slots
 					signal(done)
 				}()
-				job(ctx)
+				if err := guard(func() error { job(ctx); return nil }); err != nil {
+					r.Log.Error("work failed", "doing", doing, "error", err)
+				}
 			})
 		}
 		r.rest(ctx, wake, done, len(slots) == most)
