@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue"
-	"cuelang.org/go/cue/ast"
-	"cuelang.org/go/cue/parser"
 
 	"github.com/musterhq/muster/facts"
 )
@@ -15,9 +13,10 @@ import (
 // families of facts that are no facts of a source.
 var otherFamilies = []string{"conditions", "parameters"}
 
-// patternOf compiles a pattern; what cannot be compiled is a finding.
-func (c *compiler) patternOf(v cue.Value) *pattern {
-	p := c.tree(v)
+// patternOf compiles a pattern; what cannot be compiled is a finding. text is
+// where it is written, as far as that is known.
+func (c *compiler) patternOf(v cue.Value, text syntax) *pattern {
+	p := c.tree(v, text)
 	dnf, err := c.cubesOf(p)
 	if err != nil {
 		c.fail(c.posOf(v), "the pattern cannot be compiled: %v", err)
@@ -28,7 +27,7 @@ func (c *compiler) patternOf(v cue.Value) *pattern {
 }
 
 // tree reads a pattern as it is written.
-func (c *compiler) tree(v cue.Value) *pattern {
+func (c *compiler) tree(v cue.Value, text syntax) *pattern {
 	p := &pattern{}
 	c.fields(v, func(name string, value cue.Value) {
 		switch {
@@ -40,7 +39,7 @@ func (c *compiler) tree(v cue.Value) *pattern {
 			}
 			var alternatives []*pattern
 			for list.Next() {
-				alternatives = append(alternatives, c.tree(list.Value()))
+				alternatives = append(alternatives, c.tree(list.Value(), text.field(name).element(len(alternatives))))
 			}
 			if name == "any" {
 				p.any = alternatives
@@ -48,21 +47,21 @@ func (c *compiler) tree(v cue.Value) *pattern {
 				p.not = alternatives
 			}
 		default:
-			c.facts(p, value, name)
+			c.facts(p, value, name, text.field(name))
 		}
 	})
 	return p
 }
 
 // facts reads the tests of one family, or of one nested struct of it.
-func (c *compiler) facts(p *pattern, v cue.Value, path string) {
+func (c *compiler) facts(p *pattern, v cue.Value, path string, text syntax) {
 	c.fields(v, func(name string, value cue.Value) {
 		at := path + "." + name
 		if _, fact := facts.FieldOf(at); !fact && value.IncompleteKind() == cue.StructKind && !slices.Contains(otherFamilies, path) {
-			c.facts(p, value, at)
+			c.facts(p, value, at, text.field(name))
 			return
 		}
-		l, err := c.leafOf(value, at)
+		l, err := c.leafOf(value, at, text.field(name))
 		if err != nil {
 			c.fail(l.pos, "%v", err)
 			return
@@ -143,18 +142,20 @@ func (c *compiler) either(alternatives []*pattern) (cubes, error) {
 	return out, nil
 }
 
-// posOf finds where a value is written, in a policy if it is in one.
+// posOf finds where a value is written, in a policy if it is in one. Of a test
+// that is a type and a choice from it, that is the choice.
 func (c *compiler) posOf(v cue.Value) Pos {
 	best := posOf(v.Pos())
-	if best.policy() {
+	if best.policy() && !c.places.typeOnly(best) {
 		return best
 	}
+	var written []Pos
 	op, args := v.Expr()
 	for depth := 0; op == cue.AndOp && depth < maxReferences; depth++ {
 		var deeper []cue.Value
 		for _, arg := range args {
 			if p := posOf(arg.Pos()); p.policy() {
-				return p
+				written = append(written, p)
 			} else if best.File == "" {
 				best = p
 			}
@@ -162,87 +163,16 @@ func (c *compiler) posOf(v cue.Value) Pos {
 				deeper = append(deeper, more...)
 			}
 		}
-		if args = deeper; len(args) == 0 {
+		if args = deeper; len(args) == 0 || len(written) > 0 {
 			break
 		}
 	}
+	for i, p := range written {
+		if i == len(written)-1 || !c.places.typeOnly(p) {
+			return p
+		}
+	}
 	return best
-}
-
-// places finds what is written at a place of a file. Files are parsed again,
-// lazily, for the sake of traces: CUE's values do not keep their spelling.
-type places struct {
-	src   *source
-	files map[string]*ast.File
-	exprs map[string]map[[2]int]ast.Expr
-}
-
-func newPlaces(src *source) *places {
-	return &places{src: src, files: map[string]*ast.File{}, exprs: map[string]map[[2]int]ast.Expr{}}
-}
-
-// parsed gives the syntax of a file, nil for one that does not parse.
-func (p *places) parsed(name string) *ast.File {
-	file, known := p.files[name]
-	if !known {
-		file, _ = parser.ParseFile(name, p.src.files[name])
-		p.files[name] = file
-	}
-	return file
-}
-
-// text gives the expression written at a place, on one line, or the value's own
-// spelling where the place is not in a policy.
-func (p *places) text(at Pos, v cue.Value) string {
-	if at.policy() {
-		if expr := p.file(at.File)[[2]int{at.Line, at.Col}]; expr != nil {
-			data := p.src.files[at.File]
-			from, to := expr.Pos().Offset(), expr.End().Offset()
-			if from >= 0 && from < to && to <= len(data) {
-				return strings.Join(strings.Fields(string(data[from:to])), " ")
-			}
-		}
-	}
-	if literal, ok := literalOf(v); ok {
-		return literal
-	}
-	return spelled(v)
-}
-
-// file indexes the expressions of a file by the place of their value and of
-// their field.
-func (p *places) file(name string) map[[2]int]ast.Expr {
-	if index, ok := p.exprs[name]; ok {
-		return index
-	}
-	index := map[[2]int]ast.Expr{}
-	p.exprs[name] = index
-	file := p.parsed(name)
-	if file == nil {
-		return index
-	}
-	put := func(n ast.Node, expr ast.Expr) {
-		if _, nested := expr.(*ast.StructLit); nested {
-			return // a test is never a struct, and one without braces begins where its test does
-		}
-		at := [2]int{n.Pos().Line(), n.Pos().Column()}
-		if _, taken := index[at]; !taken {
-			index[at] = expr
-		}
-	}
-	ast.Walk(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Field:
-			put(n.Value, n.Value)
-			put(n.Label, n.Value)
-		case *ast.ListLit:
-			for _, element := range n.Elts {
-				put(element, element)
-			}
-		}
-		return true
-	}, nil)
-	return index
 }
 
 // spelled is CUE's own spelling of a value, on one line and bounded.

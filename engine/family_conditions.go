@@ -121,15 +121,30 @@ func (c *compiler) conditionType(t *ConditionType, name string, v cue.Value) {
 // sourceFamilies are the fact families that a source system fills.
 var sourceFamilies = []string{"ironic", "placement", "slurm", "netbox", "bmc"}
 
-// entryPos is the place of a catalogue entry: of its first field that a policy
+// entryPos is the place of a catalogue entry: of the first field that a policy
 // wrote.
 func (c *compiler) entryPos(v cue.Value) Pos {
-	for _, field := range []string{"meaning", "writer", "feeds", "sources", "gates", "classes"} {
-		if p := c.posOf(v.LookupPath(cue.ParsePath(field))); p.policy() {
+	for _, field := range []string{"meaning", "writer", "feeds", "classes", "sources", "gates"} {
+		if p := writtenAt(v.LookupPath(cue.MakePath(cue.Str(field)))); p.policy() {
 			return p
 		}
 	}
 	return c.posOf(v)
+}
+
+// writtenAt is the place of a value or, of a list that the schema shapes, of its
+// first element. Unlike posOf it evaluates nothing.
+func writtenAt(v cue.Value) Pos {
+	p := posOf(v.Pos())
+	if p.policy() || v.IncompleteKind() != cue.ListKind {
+		return p
+	}
+	if list, err := v.List(); err == nil && list.Next() {
+		if first := posOf(list.Value().Pos()); first.policy() {
+			return first
+		}
+	}
+	return p
 }
 
 func (c *compiler) observation(then cue.Value) observation {

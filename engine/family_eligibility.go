@@ -66,12 +66,13 @@ func (c *compiler) eligibility(b *Bundle, v cue.Value) {
 }
 
 func (c *compiler) gate(slug string, v cue.Value) gate {
-	g := gate{code: textOf(v, "code"), name: nameOf(v), pos: c.posOf(v.LookupPath(cue.ParsePath("code"))), message: c.template(v, "message")}
+	g := gate{code: textOf(v, "code"), name: nameOf(v), pos: writtenAt(v.LookupPath(cue.ParsePath("code"))), message: c.template(v, "message")}
+	text := c.places.holder(g.pos)
 	if when := v.LookupPath(whenPath); when.Exists() {
-		g.when = c.patternOf(when)
+		g.when = c.patternOf(when, text.field("#when"))
 	}
 	if unless := v.LookupPath(unlessPath); unless.Exists() {
-		g.unless = c.patternOf(unless)
+		g.unless = c.patternOf(unless, text.field("#unless"))
 	}
 	require := v.LookupPath(requirePath)
 	if !require.Exists() {
@@ -79,7 +80,7 @@ func (c *compiler) gate(slug string, v cue.Value) gate {
 		g.require = &pattern{}
 		return g
 	}
-	g.require = c.patternOf(require)
+	g.require = c.patternOf(require, text.field("#require"))
 	g.bits = map[string]uint8{}
 	for _, p := range []*pattern{g.when, g.unless, g.require} {
 		if p == nil {
@@ -115,7 +116,7 @@ func (c *compiler) shorthand(g *gate, policy cue.Value) {
 		return
 	}
 	written := policy.LookupPath(cue.ParsePath(field))
-	if p := c.posOf(written); p.File != "" {
+	if p := writtenAt(written); p.policy() {
 		g.pos = p
 	}
 	for i := range g.require.tests {
@@ -127,7 +128,7 @@ func (c *compiler) shorthand(g *gate, policy cue.Value) {
 		g.name = fmt.Sprintf("%s:%s", g.code, l.path[len("conditions."):])
 		for list, err := written.List(); err == nil && list.Next(); {
 			if name, _ := list.Value().String(); "conditions."+name == l.path {
-				if p := c.posOf(list.Value()); p.File != "" {
+				if p := posOf(list.Value().Pos()); p.policy() {
 					g.pos, l.pos = p, p
 				}
 			}

@@ -192,7 +192,7 @@ func (l *Ladder) give(i int, then cue.Value, decode outcome) {
 var familyOrder = []string{"device", "enrollment", "site", "ironic", "placement", "slurm", "netbox", "bmc", "conditions", "parameters"}
 
 func (c *compiler) rungOf(v cue.Value) Rung {
-	rung := Rung{Pos: c.posOf(v.LookupPath(cue.ParsePath("name")))}
+	rung := Rung{Pos: writtenAt(v.LookupPath(cue.ParsePath("name")))}
 	rung.Name, _ = v.LookupPath(cue.ParsePath("name")).String()
 	when := v.LookupPath(whenPath)
 	if !when.Exists() {
@@ -200,7 +200,7 @@ func (c *compiler) rungOf(v cue.Value) Rung {
 		rung.pattern = &pattern{}
 		return rung
 	}
-	rung.pattern = c.patternOf(when)
+	rung.pattern = c.patternOf(when, c.places.holder(rung.Pos).field("#when"))
 	rung.Tests, rung.top, rung.plain = rung.pattern.conditions(), rung.pattern.top(), len(rung.pattern.any) == 0
 	tolerated := v.LookupPath(cue.ParsePath("unknownTolerated"))
 	if !tolerated.Exists() {

@@ -84,9 +84,14 @@ func (c *compiler) accepts(leaf, value cue.Value) bool {
 }
 
 // leafOf compiles the test of one fact, condition or parameter.
-func (c *compiler) leafOf(v cue.Value, path string) (leaf, error) {
+func (c *compiler) leafOf(v cue.Value, path string, text syntax) (leaf, error) {
 	c.cost.Leaves++
-	l := leaf{path: path, pos: c.posOf(v)}
+	l := leaf{path: path}
+	if pos, ok := text.pos(); ok {
+		l.pos = pos
+	} else {
+		l.pos = c.posOf(v)
+	}
 	l.want = c.places.text(l.pos, v)
 	if err := v.Err(); err != nil {
 		return l, fmt.Errorf("%s: %s", path, brief(err))

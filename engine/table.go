@@ -349,7 +349,7 @@ func newWide(l *Ladder) *wide {
 				switch {
 				case ok && t.allow == 1<<2:
 					packed.must |= token
-				case ok && t.allow&(1<<2) == 0:
+				case ok && t.allow&(1<<2) == 0 && t.allow&(1<<1) != 0:
 					packed.never |= token
 				default:
 					packed.cube.finite = append(packed.cube.finite, t)

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/facts"
+)
+
+func quarantined() *facts.Facts {
+	f := &facts.Facts{}
+	f.Device.DeviceClass, f.Device.OperationalStatus = facts.DeviceClassGpuCompute, facts.OperationalStatusQuarantine
+	f.Ironic.ProvisionState = facts.ProvisionStateAvailable
+	return f
+}
+
+func TestAdmitTellsEveryGate(t *testing.T) {
+	t.Parallel()
+	b := miniBundle(t)
+	custody, _ := b.Type("Custody")
+	failed, _ := b.Type("Failed")
+	held := Masks{True: 1 << custody.Bit, Present: 1 << custody.Bit}
+	plain := map[string]any{"force": false}
+	tests := map[string]struct {
+		request func(r *AdmitRequest)
+		want    []Refusal // Message, Path, Actual and Expected only where they are set
+	}{
+		"a device that passes": {func(*AdmitRequest) {}, nil},
+		"a latch that is set": {
+			func(r *AdmitRequest) { r.Conditions = held },
+			[]Refusal{{Code: "custody", ConditionType: "Custody", Path: "conditions.Custody", Actual: "True", Expected: `"False"`}},
+		},
+		"a wrong status, quoted": {
+			func(r *AdmitRequest) { r.Facts.Device.OperationalStatus = facts.OperationalStatusAvailable },
+			[]Refusal{{Code: "not_quarantined", Message: "the device is available", Path: "device.operational_status", Actual: "available", Expected: `"quarantine"`}},
+		},
+		"the alternative that came nearest": {
+			func(r *AdmitRequest) { r.Facts.Ironic.ProvisionState = facts.ProvisionStateActive },
+			[]Refusal{{Code: "instance", Message: "Ironic says active", Path: "ironic.maintenance", Actual: "null", Expected: "true"}},
+		},
+		"an exemption": {
+			func(r *AdmitRequest) {
+				r.Facts.Ironic.ProvisionState, r.Facts.Device.DeviceClass = 0, facts.DeviceClassSwitch
+			},
+			nil,
+		},
+		"parameters within their bounds": {
+			func(r *AdmitRequest) {
+				r.Parameters = map[string]any{"force": true, "depth": 2, "note": "ok then"}
+			},
+			nil,
+		},
+		"a parameter past its bound": {
+			func(r *AdmitRequest) { r.Parameters = map[string]any{"force": true, "depth": float64(3)} },
+			[]Refusal{{Code: "too_deep", Path: "parameters.depth", Actual: "3", Expected: ">=1 & <3"}},
+		},
+		"a stale source, and only where its gate applies": {
+			func(r *AdmitRequest) { r.StaleSources = []string{"ironic"} },
+			[]Refusal{{Code: CodeFactsStale, Name: "instance", Path: "ironic.provision_state"}},
+		},
+		"a stale source that no gate asks": {
+			func(r *AdmitRequest) { r.StaleSources, r.StaleTypes = []string{"slurm"}, 1<<failed.Bit },
+			nil,
+		},
+		"a stale condition": {
+			func(r *AdmitRequest) { r.StaleTypes = 1 << custody.Bit },
+			[]Refusal{{Code: CodeFactsStale, Name: "custody", ConditionType: "Custody", Path: "conditions.Custody"}},
+		},
+		"a device for inventory only": {
+			func(r *AdmitRequest) { r.Facts.Device.InventoryOnly, r.Conditions = true, held },
+			[]Refusal{{Code: CodeInventoryOnly, Path: "device.inventory_only", Actual: "true", Expected: "false"}},
+		},
+		"several at once, in the order of the policy": {
+			func(r *AdmitRequest) {
+				r.Conditions, r.Facts.Device.OperationalStatus, r.Facts.Ironic.ProvisionState = held, facts.OperationalStatusAvailable, 0
+			},
+			[]Refusal{{Code: "not_quarantined"}, {Code: "custody"}, {Code: "instance"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &AdmitRequest{Facts: quarantined(), Parameters: plain}
+			test.request(r)
+			got := b.Admit("release", r)
+			if len(got) != len(test.want) {
+				t.Fatalf("got %+v, want %+v", got, test.want)
+			}
+			for i, want := range test.want {
+				g := got[i]
+				if g.Code != want.Code || want.Name != "" && g.Name != want.Name || want.Message != "" && g.Message != want.Message ||
+					want.Path != "" && (g.Path != want.Path || g.ConditionType != want.ConditionType) ||
+					want.Expected != "" && (g.Actual != want.Actual || g.Expected != want.Expected) {
+					t.Errorf("got %+v, want %+v", g, want)
+				}
+				if g.Pos.File != "policies/eligibility/eligibility.cue" || g.Pos.Line == 0 || g.Message == "" {
+					t.Errorf("no place or message: %+v", g)
+				}
+			}
+		})
+	}
+}
+
+func TestAdmitRefusesWhatNoPolicyKnows(t *testing.T) {
+	t.Parallel()
+	b := miniBundle(t)
+	if got := b.Admit("no_such_workflow", &AdmitRequest{Facts: quarantined()}); len(got) != 1 || got[0].Code != CodeNoPolicy || b.HasPolicy("no_such_workflow") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The trace of an admission refuses by the same gates as Admit, over random
+// devices and every shipped policy; a device never gains by a condition or a
+// fact that turns unknown.
+func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
+	t.Parallel()
+	b := shippedBundle(t)
+	rapid.Check(t, func(t *rapid.T) {
+		r := &AdmitRequest{Facts: randomDevice(t), Conditions: randomMasks(t), Parameters: map[string]any{
+			"force_reclaim": rapid.Bool().Draw(t, "reclaim"), "cordon_only": rapid.Bool().Draw(t, "cordon"), "release_to_customer_pool": rapid.Bool().Draw(t, "pool"),
+		}}
+		if rapid.Bool().Draw(t, "stale") {
+			r.StaleSources = []string{rapid.SampledFrom(sourceFamilies).Draw(t, "source")}
+		}
+		if rapid.Bool().Draw(t, "stale types") {
+			r.StaleTypes = rapid.Uint64().Draw(t, "types")
+		}
+		for _, slug := range b.Policies() {
+			refused := b.Admit(slug, r)
+			var traced []Refusal
+			for _, g := range b.ExplainAdmission(slug, r) {
+				if g.Refusal != nil {
+					traced = append(traced, *g.Refusal)
+				}
+				if g.Passed != (g.Refusal == nil) {
+					t.Fatalf("%s: gate %s passed %v with %+v", slug, g.Name, g.Passed, g.Refusal)
+				}
+			}
+			if !slices.Equal(refused, traced) {
+				t.Fatalf("%s: refused %+v, traced %+v", slug, refused, traced)
+			}
+			unknown := *r
+			bit := uint64(1) << rapid.IntRange(0, 63).Draw(t, "bit")
+			unknown.Conditions = Masks{True: r.Conditions.True &^ bit, Unknown: r.Conditions.Unknown | bit, Present: r.Conditions.Present | bit}
+			if worse := b.Admit(slug, &unknown); len(refused) > 0 && len(worse) == 0 {
+				t.Fatalf("%s: admitted when a condition turned Unknown; refused before: %+v", slug, refused)
+			}
+			null := *r
+			f := *r.Facts
+			null.Facts = &f
+			switch rapid.IntRange(0, 5).Draw(t, "null") {
+			case 0:
+				f.Ironic.InstanceBound = facts.Null
+			case 1:
+				f.Ironic.ProvisionState = 0
+			case 2:
+				f.Ironic.LesseeRole = 0
+			case 3:
+				f.Ironic.OurMark = facts.Null
+			case 4:
+				f.Device.InfrastructureRef = facts.Text{}
+			case 5:
+				f.Ironic.CustomerTrait = facts.Null
+			}
+			if worse := b.Admit(slug, &null); len(refused) > 0 && len(worse) == 0 {
+				t.Fatalf("%s: admitted when a fact turned null; refused before: %+v", slug, refused)
+			}
+		}
+	})
+}
