@@ -101,8 +101,11 @@ func (r *round) chassisAt(a *fleet.DeviceAge) (at time.Time, own bool) {
 	}
 	for left := r.chassis; left != 0; left &= left - 1 {
 		t := r.bundle.TypeOf(uint8(bits.TrailingZeros64(left)))
-		if u, unread := a.Unread[t.Name]; unread && u.Since.Before(at) {
-			at, own = u.Since, true
+		if u, unread := a.Unread[t.Name]; unread {
+			own = true
+			if u.Since.Before(at) {
+				at = u.Since
+			}
 		}
 	}
 	return at, own
