@@ -22,6 +22,7 @@ type listing struct {
 	listed   map[string]bool
 	unknown  []sources.Record
 	findings []fleet.Finding
+	born     int
 }
 
 func newListing(s *sweep) *listing { return &listing{sweep: s, listed: map[string]bool{}} }
@@ -109,6 +110,7 @@ func (l *listing) apply(ctx context.Context, readings []fleet.Reading, unknown f
 		if err != nil {
 			return err
 		}
+		l.born += len(applied.Born)
 		for _, i := range applied.Unknown {
 			if unknown != nil {
 				unknown(first + i)

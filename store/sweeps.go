@@ -121,6 +121,15 @@ func RequestSweep(ctx context.Context, q Querier, siteID int64, source string) e
 	return nil
 }
 
+// RequestOtherSweeps makes the sweeps of the other sources of a site due at
+// once: they may know of a device that was not there yet.
+func RequestOtherSweeps(ctx context.Context, q Querier, siteID int64, source string) error {
+	if _, err := q.Exec(ctx, "update sweeps set due_at = clock_timestamp() where site_id = $1 and source <> $2", siteID, source); err != nil {
+		return fmt.Errorf("ask for the other sweeps of a site: %w", err)
+	}
+	return nil
+}
+
 // Backlog tells the age of the oldest sweep and projection that is due and
 // that nobody works on; 0 for none.
 func Backlog(ctx context.Context, q Querier) (sweep, projection time.Duration, err error) {
