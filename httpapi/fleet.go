@@ -1,0 +1,179 @@
+package httpapi
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
+)
+
+// recentChanges is how many changes the summary tells.
+const recentChanges = 20
+
+// fleetView counts the fleet.
+type fleetView struct {
+	At            time.Time   `json:"at"`
+	BundleVersion string      `json:"bundle_version"`
+	Total         countsView  `json:"total"`
+	Sites         []siteCount `json:"sites"`
+	Recent        []changeRow `json:"recent_changes"`
+}
+
+// countsView counts devices. Retired ones are in none of it, inventory-only
+// ones in their own number alone.
+type countsView struct {
+	Devices       int64            `json:"devices"`
+	Operational   map[string]int64 `json:"operational_status"`
+	Health        map[string]int64 `json:"health_status"`
+	Inventory     map[string]int64 `json:"inventory_status"`
+	CustomerReady int64            `json:"customer_ready"`
+	InTriage      int64            `json:"in_triage"`
+	Stale         int64            `json:"stale"` // some type that may decide the status is not fresh
+	InventoryOnly int64            `json:"inventory_only"`
+}
+
+type siteCount struct {
+	Site string `json:"site"`
+	countsView
+	StaleSources []string `json:"stale_sources"`
+}
+
+type changeRow struct {
+	deviceName
+	Kind  fleet.Kind  `json:"kind"`
+	Value string      `json:"value"`
+	From  *string     `json:"from"`
+	Rung  *string     `json:"rung"`
+	At    time.Time   `json:"at"`
+	Cause fleet.Cause `json:"cause"`
+}
+
+func (s *Server) showFleet(r *request) (*reply, error) {
+	bundle := s.Policies.Current()
+	if bundle == nil {
+		return nil, devices.ErrPolicyNotLoaded
+	}
+	sites, err := s.sites(r)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := store.AllWatermarks(r.Context(), s.DB)
+	if err != nil {
+		return nil, err
+	}
+	now := s.Clock()
+	stale, masks := map[int64][]string{}, map[int64]uint64{}
+	for i := range sites {
+		stale[sites[i].ID], masks[sites[i].ID] = staleSources(bundle, &sites[i], marks[sites[i].ID], now)
+	}
+	counted, err := store.CountFleet(r.Context(), s.DB, masks, operationalTypes(bundle))
+	if err != nil {
+		return nil, err
+	}
+	recent, err := store.RecentEvents(r.Context(), s.DB, r.principal.Sites, recentChanges)
+	if err != nil {
+		return nil, err
+	}
+	v := fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Recent: []changeRow{}}
+	for i := range sites {
+		one := siteCount{Site: sites[i].Spec.Name, countsView: emptyCounts(), StaleSources: listed(stale[sites[i].ID])}
+		if at := slices.IndexFunc(counted, func(c store.SiteCount) bool { return c.SiteID == sites[i].ID }); at >= 0 {
+			one.countsView.add(&counted[at])
+			v.Total.add(&counted[at])
+		}
+		v.Sites = append(v.Sites, one)
+	}
+	for _, e := range recent {
+		v.Recent = append(v.Recent, changeRow{
+			deviceName: deviceName{e.DeviceID, e.Device, e.Site}, Kind: e.Kind, Value: e.Value, From: orNil(e.StatusBefore),
+			Rung: orNil(e.Rung), At: e.CreatedAt, Cause: e.Cause,
+		})
+	}
+	return ok(v), nil
+}
+
+func emptyCounts() countsView {
+	return countsView{Operational: map[string]int64{}, Health: map[string]int64{}, Inventory: map[string]int64{}}
+}
+
+func (v *countsView) add(c *store.SiteCount) {
+	v.Devices += c.Devices
+	v.CustomerReady += c.CustomerReady
+	v.InTriage += c.InTriage
+	v.Stale += c.Stale
+	v.InventoryOnly += c.InventoryOnly
+	for into, from := range map[*map[string]int64]map[string]int64{&v.Operational: c.Operational, &v.Health: c.Health, &v.Inventory: c.Inventory} {
+		for value, n := range from {
+			(*into)[value] += n
+		}
+	}
+}
+
+// staleSources lists the sources of a site whose last complete reading is too
+// old, with the types that rest on them.
+func staleSources(b *engine.Bundle, site *fleet.Site, marks map[string]fleet.Watermark, now time.Time) (names []string, types uint64) {
+	paces := devices.Paces(b, &site.Spec)
+	for _, source := range site.Spec.SourceNames() {
+		if pace, ok := paces[source]; ok && !now.Before(marks[source].At.Add(pace.TTL)) {
+			names = append(names, source)
+		}
+	}
+	catalogue := b.Catalogue()
+	for i := range catalogue {
+		t := &catalogue[i]
+		if !t.Durable && slices.ContainsFunc(t.Sources, func(source string) bool { return slices.Contains(names, source) }) {
+			types |= 1 << t.Bit
+		}
+	}
+	return names, types
+}
+
+// operationalTypes masks the types that may decide the operational status.
+func operationalTypes(b *engine.Bundle) (mask uint64) {
+	catalogue := b.Catalogue()
+	for i := range catalogue {
+		if catalogue[i].Feeds == "operational" {
+			mask |= 1 << catalogue[i].Bit
+		}
+	}
+	return mask
+}
+
+// rackView is a rack with how its devices stand.
+type rackView struct {
+	ID            int64            `json:"id"`
+	Site          string           `json:"site"`
+	Ref           string           `json:"ref"`
+	Name          string           `json:"name"`
+	Devices       int64            `json:"devices"`
+	Operational   map[string]int64 `json:"operational_status"`
+	CustomerReady int64            `json:"customer_ready"`
+}
+
+func (s *Server) listRacks(r *request) (*reply, error) {
+	after, err := r.afterID()
+	if err != nil {
+		return nil, err
+	}
+	limit := r.limit()
+	rows, err := store.ListRacks(r.Context(), s.DB, r.principal.Sites, r.query["site"], after, limit+1)
+	if err != nil {
+		return nil, err
+	}
+	page := list[rackView]{Items: []rackView{}}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		page.Next = r.next(key(rows[limit-1].ID))
+	}
+	for _, k := range rows {
+		v := rackView{ID: k.ID, Site: k.Site, Ref: k.Ref, Name: k.Name, Operational: k.Devices, CustomerReady: k.Ready}
+		for _, n := range k.Devices {
+			v.Devices += n
+		}
+		page.Items = append(page.Items, v)
+	}
+	return ok(page), nil
+}

@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+)
+
+const (
+	apiRoot      = "/api/v1"
+	documentPath = apiRoot + "/openapi.json"
+)
+
+// handler answers a request that was let in and fits the document.
+type handler func(r *request) (*reply, error)
+
+// route is one operation. Exactly one of answer and plain is set.
+type route struct {
+	method string
+	path   string // as the document spells it
+	scope  string // that the caller must hold; "" only where public
+	public bool   // asks for nobody's name
+	local  bool   // from this machine it needs no scope
+	answer handler
+	plain  http.HandlerFunc // for what is not JSON
+}
+
+// table lists every operation there is.
+func (s *Server) table() []route {
+	get := func(path, scope string, h handler) route {
+		return route{method: http.MethodGet, path: apiRoot + path, scope: scope, answer: h}
+	}
+	post := func(path, scope string, h handler) route {
+		return route{method: http.MethodPost, path: apiRoot + path, scope: scope, answer: h}
+	}
+	return []route{
+		get("/devices/", DeviceRead, s.listDevices),
+		get("/devices/{id}/", DeviceRead, s.showDevice),
+		get("/devices/{id}/lifecycle-events/", DeviceRead, s.listEvents),
+		get("/devices/{id}/explain/", DeviceRead, s.explainDevice),
+		get("/device-conditions/", ConditionRead, s.listConditions),
+		post("/device-conditions/", ConditionWrite, s.postCondition),
+		post("/device-conditions/apply/", ConditionWrite, s.postSnapshot),
+		get("/racks/", DeviceRead, s.listRacks),
+		get("/fleet/summary/", DeviceRead, s.showFleet),
+		get("/sites/", DeviceRead, s.listSites),
+		get("/sites/{site}/sources/", DeviceRead, s.listSources),
+		get("/sites/{site}/sources/{source}/", DeviceRead, s.showSource),
+		post("/sites/{site}/sources/{source}/confirm/", OperationWrite, s.confirmMissing),
+		get("/policies/", PolicyRead, s.listPolicies),
+		get("/policies/status/", PolicyRead, s.showPolicyStatus),
+		get("/policies/{family}/", PolicyRead, s.showFamily),
+		post("/policies/evaluate/", PolicyRead, s.evaluate),
+		{method: http.MethodGet, path: documentPath, public: true, plain: s.serveDocument},
+		{method: http.MethodGet, path: "/healthz", public: true, plain: s.healthy},
+		{method: http.MethodGet, path: "/readyz", public: true, plain: s.ready},
+		{method: http.MethodGet, path: "/metrics", scope: MetricsRead, local: true, plain: s.serveMetrics},
+		{method: http.MethodGet, path: "/", public: true, plain: s.index},
+	}
+}
+
+func (s *Server) newRouter() (*mux.Router, error) {
+	router := mux.NewRouter().SkipClean(true)
+	var errs []error
+	for _, one := range s.routes {
+		if (one.scope == "") != one.public {
+			errs = append(errs, fmt.Errorf("%s %s: a route is public or has a scope", one.method, one.path))
+		}
+		op, err := s.contract.operation(one.method, one.path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		methods := []string{one.method}
+		if one.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		router.HandleFunc(one.path, s.serve(one, op)).Methods(methods...).Name(one.method + " " + one.path)
+	}
+	router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, trailOf(r), refuse(http.StatusNotFound, "route_not_found", "there is nothing at this address: %s lists what there is", documentPath))
+	})
+	router.MethodNotAllowedHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		allowed := strings.Join(s.allowed(r), ", ")
+		s.fail(w, r, trailOf(r), refuse(http.StatusMethodNotAllowed, "method_not_allowed", "this address takes %s", allowed).set("Allow", allowed))
+	})
+	return router, errors.Join(errs...)
+}
+
+// allowed lists the methods that an address takes.
+func (s *Server) allowed(r *http.Request) []string {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := *r
+		other.Method = method
+		var match mux.RouteMatch
+		if s.router.Match(&other, &match) && match.MatchErr == nil && !slices.Contains(methods, method) {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+// serve is the way of a request through one operation: who asks, whether they
+// may, whether it is well formed, the answer.
+func (s *Server) serve(one route, op *operation) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		t := trailOf(r)
+		t.route = one.path
+		principal, err := s.admit(r, one)
+		t.principal = principal.Name
+		if err != nil {
+			s.fail(w, r, t, err)
+			return
+		}
+		if one.plain != nil {
+			one.plain(w, r)
+			return
+		}
+		in := &request{Request: r, principal: principal, vars: mux.Vars(r)}
+		if err := s.contract.check(in, op); err != nil {
+			s.fail(w, r, t, err)
+			return
+		}
+		answer, err := one.answer(in)
+		if err == nil {
+			err = answer.write(w, r)
+		}
+		if err != nil {
+			s.fail(w, r, t, err)
+		}
+	}
+}
+
+// admit tells who asks, and refuses who may not. It comes before anything that
+// depends on what exists.
+func (s *Server) admit(r *http.Request, one route) (Principal, error) {
+	if one.public || one.local && local(r) && bearer(r) == "" {
+		return Principal{}, nil
+	}
+	principal, err := s.authenticate(r)
+	if err != nil {
+		return Principal{}, err
+	}
+	if wait, ok := s.limiter.take(principal.Name); !ok {
+		return principal, tooMany(wait)
+	}
+	if !principal.May(one.scope) {
+		return principal, refuse(http.StatusForbidden, "scope_missing", "this needs a token with the scope %s", one.scope)
+	}
+	return principal, nil
+}
