@@ -93,8 +93,9 @@ func (w *world) siteFile(t *testing.T) string {
 engagement_mode:      "fully_managed"
 inventory:            "ironic"
 trait_based:          true
+placement_enabled:    false
 customer_ready_trait: %q
-lessees: {enrol: %q, slurm: %q}
+lessees: {enrol: %q, slurm: %q, maintenance: ""}
 sources: {
 	ironic: {url: %q, interval: "1s", timeout: "15s"}
 	slurm: {url: %q, token: %q, interval: "1s", timeout: "15s"}
