@@ -148,7 +148,7 @@ func TestDevicesAreFiltered(t *testing.T) {
 		"rack=R+1":                      {c},
 		"rack_id=999999999999999":       {},
 		"operational_status=available":  {a},
-		"operational_status=quarantine": {b},
+		"operational_status=quarantine": {b, c},
 		"operational_status=available&operational_status=quarantine": {a, b, c},
 		"customer_ready=true":              {a},
 		"in_triage=true":                   {b},

@@ -287,7 +287,9 @@ func (w *world) ask(token, method, path string, body any, change ...func(*http.R
 	}
 	rec := httptest.NewRecorder()
 	w.handler.ServeHTTP(rec, r)
-	return answer{w.t, rec.Code, rec.Header(), rec.Body.Bytes()}
+	a := answer{w.t, rec.Code, rec.Header(), rec.Body.Bytes()}
+	w.checkShape(r, a)
+	return a
 }
 
 // get asks with the token that may everything, and wants an answer.

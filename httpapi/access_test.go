@@ -1,0 +1,195 @@
+package httpapi_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/store"
+)
+
+// bodyOf gives a body that an operation takes, nil where it takes none.
+func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
+	switch one.Path {
+	case "/api/v1/device-conditions/":
+		if one.Method == http.MethodGet {
+			return nil
+		}
+		return map[string]any{"device_id": device, "type": "CustodyIntent", "status": "True", "reason": "HandedOver"}
+	case "/api/v1/device-conditions/apply/":
+		return map[string]any{"devices": []any{map[string]any{"device_id": device, "conditions": []any{map[string]any{"type": "CustodyIntent", "status": "True", "reason": "HandedOver"}}}}}
+	case "/api/v1/sites/{site}/sources/{source}/confirm/":
+		return map[string]any{"hash": "x"}
+	case "/api/v1/policies/evaluate/":
+		return map[string]any{"site": w.lab.Spec.Name}
+	}
+	return nil
+}
+
+// pathOf fills a template with what is the lab's.
+func pathOf(template string, device int64) string {
+	return strings.NewReplacer("{id}", fmt.Sprint(device), "{site}", "lab", "{source}", "ironic", "{family}", "status").Replace(template)
+}
+
+// TestAuthorisationMatrix asks every operation with every scope, for callers
+// who see every site, the site in question, and another one.
+func TestAuthorisationMatrix(t *testing.T) {
+	w := newWorld(t)
+	device := w.bear(w.lab, "gpu-1", node(ready))
+	sites := map[string][]string{"every site": nil, "its own site": {"lab"}, "another site": {"annex"}, "no site": {}}
+	for whose, names := range sites {
+		for _, scope := range httpapi.Scopes() {
+			token := w.makeToken(store.Token{Scopes: []string{scope}, Sites: names, Writer: "custody"})
+			for _, one := range w.server.Registered() {
+				a := w.ask(token, one.Method, pathOf(one.Path, device), w.bodyOf(one, device))
+				here := names == nil || slices.Contains(names, "lab")
+				aboutDevice := strings.Contains(one.Path, "{id}") || one.Path == "/api/v1/device-conditions/" && one.Method == http.MethodPost || strings.HasSuffix(one.Path, "/apply/")
+				aboutSite := strings.Contains(one.Path, "{site}") || strings.HasSuffix(one.Path, "/evaluate/")
+				switch {
+				case one.Public && a.Status == http.StatusOK:
+				case !one.Public && scope != one.Scope:
+					a.refused(http.StatusForbidden, "scope_missing")
+				case !here && aboutDevice:
+					a.refused(http.StatusNotFound, "device_not_found")
+				case !here && aboutSite:
+					a.refused(http.StatusNotFound, "site_not_found")
+				case strings.HasSuffix(one.Path, "/confirm/"):
+					a.refused(http.StatusConflict, "finding_changed")
+				case a.Status != http.StatusOK:
+					t.Errorf("%s %s with %s for %s: %d %s", one.Method, one.Path, scope, whose, a.Status, a.Body)
+				case !here && (strings.Contains(string(a.Body), "gpu-1") || strings.Contains(string(a.Body), `"lab"`)):
+					t.Errorf("%s %s with %s for %s tells of a site outside: %s", one.Method, one.Path, scope, whose, a.Body)
+				}
+			}
+		}
+	}
+}
+
+func TestNobodyIsAnsweredWithoutAToken(t *testing.T) {
+	w := newWorld(t)
+	device := w.bear(w.lab, "gpu-1", node(ready))
+	_, wellFormed := "", "muster_"+base64.RawURLEncoding.EncodeToString(make([]byte, 32))
+	for _, one := range w.server.Registered() {
+		if one.Public {
+			continue
+		}
+		path := pathOf(one.Path, device)
+		a := w.ask("", one.Method, path, w.bodyOf(one, device))
+		a.refused(http.StatusUnauthorized, "unauthenticated")
+		if !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%s: no challenge", path)
+		}
+		for _, token := range []string{wellFormed, "muster_short", "x", wellFormed + "="} {
+			w.ask(token, one.Method, path, w.bodyOf(one, device)).refused(http.StatusUnauthorized, "token_invalid")
+		}
+	}
+}
+
+func TestTokensEnd(t *testing.T) {
+	w := newWorld(t)
+	token := w.makeToken(store.Token{Scopes: httpapi.Scopes(), ExpiresAt: w.clock().Add(time.Minute)})
+	if a := w.ask(token, http.MethodGet, "/api/v1/sites/", nil); a.Status != http.StatusOK {
+		t.Fatalf("answered %d", a.Status)
+	}
+	w.pass(time.Minute)
+	w.ask(token, http.MethodGet, "/api/v1/sites/", nil).refused(http.StatusUnauthorized, "token_expired")
+	w.exec("update tokens set revoked_at = now() where expires_at is null")
+	w.ask(w.token, http.MethodGet, "/api/v1/sites/", nil).refused(http.StatusUnauthorized, "token_revoked")
+}
+
+func TestTokensAreLongAndUnlike(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 100 {
+		plain, hash := httpapi.NewToken()
+		if len(plain) != len("muster_")+43 || len(hash) != 32 || seen[plain] || strings.Contains(plain, string(hash)) {
+			t.Fatalf("token %q with a hash of %d bytes", plain, len(hash))
+		}
+		seen[plain] = true
+	}
+}
+
+func TestACallerIsSlowedDown(t *testing.T) {
+	w := newWorld(t, func(d *httpapi.Deps) { d.Rate = httpapi.Rate{PerSecond: 0.001, Burst: 3} })
+	other := w.makeToken(store.Token{Scopes: httpapi.Scopes()})
+	for range 3 {
+		w.get("/api/v1/sites/")
+	}
+	a := w.ask(w.token, http.MethodGet, "/api/v1/sites/", nil)
+	a.refused(http.StatusTooManyRequests, "rate_limited")
+	if a.Header.Get("Retry-After") != "1000" {
+		t.Errorf("Retry-After %q, want 1000", a.Header.Get("Retry-After"))
+	}
+	if a := w.ask(other, http.MethodGet, "/api/v1/sites/", nil); a.Status != http.StatusOK {
+		t.Errorf("another caller is answered %d", a.Status)
+	}
+	for range 3 {
+		w.ask("guess", http.MethodGet, "/api/v1/sites/", nil).refused(http.StatusUnauthorized, "token_invalid")
+	}
+	w.ask("guess", http.MethodGet, "/api/v1/sites/", nil).refused(http.StatusTooManyRequests, "rate_limited")
+}
+
+func from(remote string) func(*http.Request) {
+	return func(r *http.Request) { r.RemoteAddr = remote + ":4711" }
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func TestWithoutAuthenticationOnlyThisMachineIsAnswered(t *testing.T) {
+	w := newWorld(t, func(d *httpapi.Deps) { d.Auth = nil })
+	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+	for name, try := range map[string]struct {
+		want   int
+		change []func(*http.Request)
+	}{
+		"from here":                     {http.StatusOK, []func(*http.Request){from("127.0.0.1"), host("127.0.0.1:8480")}},
+		"from here by name":             {http.StatusOK, []func(*http.Request){from("127.0.0.1"), host("localhost:8480")}},
+		"from here by IPv6":             {http.StatusOK, []func(*http.Request){from("[::1]"), host("[::1]:8480")}},
+		"from elsewhere":                {http.StatusUnauthorized, []func(*http.Request){from("10.0.0.1"), host("localhost")}},
+		"through a proxy here":          {http.StatusUnauthorized, []func(*http.Request){from("127.0.0.1"), host("localhost"), header("X-Forwarded-For", "10.0.0.1")}},
+		"from a page in a browser here": {http.StatusUnauthorized, []func(*http.Request){from("127.0.0.1"), host("evil.example")}},
+	} {
+		if a := w.ask("", http.MethodGet, "/api/v1/sites/", nil, try.change...); a.Status != try.want {
+			t.Errorf("%s: %d, want %d", name, a.Status, try.want)
+		}
+	}
+}
+
+func TestAnOpenServerListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
+	for listen, open := range map[string]bool{
+		"127.0.0.1:8480": true, "localhost:8480": true, "[::1]:8480": true, ":8480": false, "0.0.0.0:8480": false, "10.0.0.1:80": false, "[::]:80": false, "nonsense": false,
+	} {
+		if err := httpapi.CheckExposure(listen, false); (err == nil) != open {
+			t.Errorf("%s without authentication: %v", listen, err)
+		}
+		if err := httpapi.CheckExposure(listen, true); err != nil {
+			t.Errorf("%s with authentication: %v", listen, err)
+		}
+	}
+}
+
+func TestMetricsAreForThisMachineAndWhoMayReadThem(t *testing.T) {
+	w := newWorld(t)
+	device := w.bear(w.lab, "gpu-1", node(ready))
+	w.get(fmt.Sprintf("/api/v1/devices/%d/", device))
+	w.ask("", http.MethodGet, "/api/v1/none-such/", nil)
+	w.ask("", http.MethodGet, "/metrics", nil).refused(http.StatusUnauthorized, "unauthenticated")
+	w.ask("", http.MethodGet, "/metrics", nil, from("127.0.0.1"), header("X-Forwarded-For", "10.0.0.1")).refused(http.StatusUnauthorized, "unauthenticated")
+	for name, a := range map[string]answer{
+		"from here":    w.ask("", http.MethodGet, "/metrics", nil, from("127.0.0.1")),
+		"with a token": w.ask(w.makeToken(store.Token{Scopes: []string{httpapi.MetricsRead}}), http.MethodGet, "/metrics", nil),
+	} {
+		text := string(a.Body)
+		if a.Status != http.StatusOK || !strings.Contains(text, `muster_http_request_seconds_count{class="2xx",method="GET",route="/api/v1/devices/{id}/"}`) || strings.Contains(text, "none-such") {
+			t.Errorf("%s: %d %s", name, a.Status, text)
+		}
+	}
+}

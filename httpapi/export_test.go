@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/gorilla/mux"
+)
+
+// RouteInfo is a registered operation as tests compare it.
+type RouteInfo struct {
+	Method, Path, Scope string
+	Public, Local       bool
+}
+
+// Document is the OpenAPI document that requests are checked by.
+func (s *Server) Document() *openapi3.T { return s.contract.doc }
+
+// Registered lists the table of routes.
+func (s *Server) Registered() []RouteInfo {
+	var all []RouteInfo
+	for _, one := range s.routes {
+		all = append(all, RouteInfo{one.method, one.path, one.scope, one.public, one.local})
+	}
+	return all
+}
+
+// Walked lists what the router itself answers, by method and path.
+func (s *Server) Walked() ([][2]string, error) {
+	var all [][2]string
+	err := s.router.Walk(func(route *mux.Route, _ *mux.Router, _ []*mux.Route) error {
+		path, err := route.GetPathTemplate()
+		if err != nil {
+			return err
+		}
+		methods, err := route.GetMethods()
+		for _, method := range methods {
+			all = append(all, [2]string{method, path})
+		}
+		return err
+	})
+	return all, err
+}
+
+// TemplateOf finds the path template that a request is answered by, "" for none.
+func (s *Server) TemplateOf(r *http.Request) string {
+	var match mux.RouteMatch
+	if !s.router.Match(r, &match) || match.MatchErr != nil {
+		return ""
+	}
+	template, _ := match.Route.GetPathTemplate()
+	return template
+}
+
+// Depth is how deep a body nests.
+func Depth(body []byte) int { return depth(body) }
