@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/musterhq/muster/cmd/muster/dev"
+	"github.com/musterhq/muster/cmd/muster/recording"
+	"github.com/musterhq/muster/fleet"
+)
+
+func (a *app) devCommand() *cobra.Command {
+	var o dev.Options
+	var facts, level string
+	var sites []string
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run everything on this machine, with a database of its own",
+		Long: `Dev starts a server with a PostgreSQL of its own on this machine. Everything is
+kept in one directory and is there again at the next start, whatever ended the
+last one. The policies are written out to be edited: what is saved counts from
+the next decision on, what does not load is told and changes nothing.
+
+With --facts the sources are recordings, DIR/<site>/<source>.json beside
+site.cue, as ` + "`muster snapshot`" + ` writes them: editing a file is the world changing.
+Sites are applied to an empty database only.`,
+		Args: cobra.NoArgs,
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := a.devOptions(&o, facts, sites, level); err != nil {
+			return err
+		}
+		o.Ready = func(ctx context.Context, r dev.Running) { a.welcome(ctx, r, facts) }
+		err := dev.Run(c.Context(), o)
+		var running *dev.RunningError
+		switch {
+		case errors.As(err, &running) && running.Owner.URL != "" && !o.Fresh:
+			fmt.Fprintf(a.stdout, "muster is running already: %s\n", running.Owner.URL)
+			return nil
+		case c.Context().Err() != nil && errors.Is(err, context.Canceled):
+			return nil // asked to end
+		}
+		return err
+	}
+	a.dataDirFlag(c, &o.DataDir)
+	c.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:8480", "address to answer at")
+	c.Flags().StringVar(&facts, "facts", "", "folder of recordings to read instead of endpoints")
+	c.Flags().StringArrayVar(&sites, "site", nil, "file of a site to begin with; may be repeated")
+	c.Flags().StringVar(&o.Policies, "policies", "", "folder of policies to watch (default DATA/policies, the shipped ones)")
+	c.Flags().StringVar(&o.PostgresURL, "postgres-url", "", "use this PostgreSQL instead of one of its own")
+	c.Flags().StringVar(&o.PostgresBin, "postgres-bin", "", "folder of PostgreSQL's programs (default: looked for)")
+	c.Flags().BoolVar(&o.Fresh, "fresh", false, "begin anew: the data directory is moved aside, nothing is deleted")
+	c.Flags().StringVar(&level, "log-level", "info", "what to log: debug, info, warn, error")
+	c.MarkFlagsMutuallyExclusive("facts", "site")
+	c.MarkFlagsMutuallyExclusive("postgres-url", "postgres-bin")
+	return c
+}
+
+// devOptions reads what the flags name.
+func (a *app) devOptions(o *dev.Options, facts string, sites []string, level string) (err error) {
+	if o.Log, err = a.logger(level, false); err != nil {
+		return err
+	}
+	if o.DataDir, err = a.dataDir(o.DataDir); err != nil {
+		return err
+	}
+	if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
+		return err
+	}
+	o.Now = a.now
+	if facts != "" {
+		if o.Sites, err = recording.Sites(facts); err != nil {
+			return usage("%w", err)
+		}
+	}
+	for _, path := range sites {
+		var spec fleet.SiteSpec
+		if spec, err = recording.ReadSite(path); err != nil {
+			return usage("%w", err)
+		}
+		o.Sites = append(o.Sites, spec)
+	}
+	return nil
+}

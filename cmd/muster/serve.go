@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/musterhq/muster"
+	"github.com/musterhq/muster/cmd/muster/bundle"
+	"github.com/musterhq/muster/cmd/muster/config"
+	"github.com/musterhq/muster/cmd/muster/recording"
+	"github.com/musterhq/muster/cmd/muster/server"
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/store"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	var file, url, listen, roles, policies, level string
+	var sites []string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a replica of the server",
+		Long: `Serve runs one replica: the API, the reconciler, or both. Any number of replicas
+share one PostgreSQL. It is configured by a file (schema/config.cue says what may
+stand in it), over that by the environment, over that by flags; ` + "`muster config check`" + `
+shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, never here.`,
+		Args: cobra.NoArgs,
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		r, named, err := a.config(file, map[string]string{
+			"database.url": url, "listen": listen, "roles": roles, "policies": policies, "sites": strings.Join(sites, ","), "log.level": level,
+		})
+		if err != nil {
+			return err
+		}
+		if !named {
+			return usage("which database? Name it with --config, MUSTER_DATABASE_URL or --postgres-url (`muster dev` brings one along)")
+		}
+		err = a.serve(c.Context(), &r.Config)
+		if c.Context().Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // asked to end
+		}
+		return err
+	}
+	c.Flags().StringVar(&file, "config", "", "the configuration: CUE, YAML or JSON (MUSTER_CONFIG)")
+	c.Flags().StringVar(&url, "postgres-url", "", "the database; with a password better MUSTER_DATABASE_URL or file:PATH")
+	c.Flags().StringVar(&listen, "listen", "", "address of the API")
+	c.Flags().StringVar(&roles, "roles", "", "what this replica does: api,reconciler")
+	c.Flags().StringVar(&policies, "policies", "", "folder of policies that an empty database begins with")
+	c.Flags().StringArrayVar(&sites, "site", nil, "file of a site that an empty database begins with; may be repeated")
+	c.Flags().StringVar(&level, "log-level", "", "what to log: debug, info, warn, error")
+	return c
+}
+
+// rolesOf picks the roles that this build has.
+func rolesOf(asked []string, log hclog.Logger) ([]string, error) {
+	known := []string{server.RoleAPI, server.RoleReconciler}
+	var roles []string
+	for _, role := range asked {
+		if slices.Contains(known, role) {
+			roles = append(roles, role)
+			continue
+		}
+		log.Warn("this build has no such role: it is left to others", "role", role)
+	}
+	if len(roles) == 0 {
+		return nil, usage("none of the roles %s is one of this build's: %s", strings.Join(asked, ", "), strings.Join(known, ", "))
+	}
+	return roles, nil
+}
+
+func (a *app) serve(ctx context.Context, c *config.Config) error {
+	log, err := a.logger(c.Log.Level, c.Log.JSON)
+	if err != nil {
+		return err
+	}
+	roles, err := rolesOf(c.Roles, log)
+	if err != nil {
+		return err
+	}
+	if c.Auth.OIDC != nil {
+		return usage("auth.oidc: this build knows static tokens only: leave it out (`muster token create` makes one)")
+	}
+	if err := httpapi.CheckExposure(c.Listen, c.Auth.Tokens); err != nil && slices.Contains(roles, server.RoleAPI) {
+		return usage("%w", err)
+	}
+	seed, err := a.seed(c)
+	if err != nil {
+		return err
+	}
+	url, err := resolved(c.Database.URL)
+	if err != nil {
+		return err
+	}
+	db, err := server.Open(ctx, url, store.Options{
+		Application: "muster serve", MaxConns: c.Database.MaxConnections, StatementTimeout: time.Duration(c.Database.StatementTimeout),
+	})
+	if err != nil {
+		return unreachable(err)
+	}
+	defer db.Close()
+	policy, err := devices.OpenPolicy(db, muster.Bundle(), db.Now, log.Named("policy"))
+	if err != nil {
+		return err
+	}
+	if err := seed.Apply(ctx, db, policy, log); err != nil {
+		return err
+	}
+	return a.replica(ctx, c, server.Options{
+		DB: db, Policies: policy, Roles: roles, Log: log,
+		Sweeps: c.Reconciler.Sweeps, Lease: time.Duration(c.Reconciler.Lease), ShutdownTimeout: time.Duration(c.ShutdownTimeout),
+	})
+}
+
+// replica takes the address and runs the roles.
+func (a *app) replica(ctx context.Context, c *config.Config, o server.Options) (err error) {
+	if c.Auth.Tokens {
+		o.Auth = httpapi.Tokens{DB: o.DB, Clock: o.DB.Now}
+	}
+	if slices.Contains(o.Roles, server.RoleAPI) {
+		certificate, key := "", ""
+		if c.TLS != nil {
+			certificate, key = c.TLS.Certificate, c.TLS.Key
+		}
+		if o.Listener, err = server.Listen(c.Listen, certificate, key); err != nil {
+			return err
+		}
+	}
+	s, err := server.New(o)
+	if err != nil {
+		return errors.Join(err, closeListener(o.Listener))
+	}
+	if o.Listener != nil {
+		o.Log.Info("serving", "url", server.URL(o.Listener, c.TLS != nil), "roles", o.Roles)
+	}
+	return s.Run(ctx)
+}
+
+func closeListener(l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	return l.Close()
+}
+
+// seed reads what an empty database begins with.
+func (a *app) seed(c *config.Config) (server.Seed, error) {
+	s := server.Seed{Policies: fs.FS(muster.Bundle()), Actor: "serve"}
+	if c.Policies != "" {
+		tree, err := bundle.Open(c.Policies)
+		if err != nil {
+			return s, usage("%w", err)
+		}
+		s.Policies = tree
+	}
+	for _, path := range c.Sites {
+		var spec fleet.SiteSpec
+		spec, err := recording.ReadSite(path)
+		if err != nil {
+			return s, usage("%w", err)
+		}
+		s.Sites = append(s.Sites, spec)
+	}
+	return s, nil
+}

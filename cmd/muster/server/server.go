@@ -1,0 +1,131 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/reconciler"
+	"github.com/musterhq/muster/sources/registry"
+	"github.com/musterhq/muster/store"
+)
+
+// The roles of a replica.
+const (
+	RoleAPI        = "api"
+	RoleReconciler = "reconciler"
+)
+
+// Options are what a replica is made of.
+type Options struct {
+	DB       *store.DB
+	Policies *devices.Policy
+	Roles    []string
+	Log      hclog.Logger
+
+	Listener net.Listener          // of the role api, which closes it
+	Auth     httpapi.Authenticator // nil: only this machine is answered
+
+	Sweeps          int           // at a time, of the role reconciler
+	Lease           time.Duration // of a sweep
+	ShutdownTimeout time.Duration
+}
+
+// Server is one replica, ready to run.
+type Server struct {
+	options    Options
+	clients    *registry.Registry
+	reconciler *reconciler.Reconciler
+	api        *httpapi.Server
+}
+
+// New makes a replica. Nothing runs before Run.
+func New(o Options) (*Server, error) {
+	metrics := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
+		if err := metrics.Register(c); err != nil {
+			return nil, fmt.Errorf("register the metrics of the process: %w", err)
+		}
+	}
+	clock := o.DB.Now
+	service := devices.New(o.DB, o.Policies, clock, o.Log.Named("devices"))
+	if err := service.Instrument(metrics); err != nil {
+		return nil, err
+	}
+	s := &Server{options: o}
+	if slices.Contains(o.Roles, RoleReconciler) {
+		if err := s.reconcile(service, metrics); err != nil {
+			return nil, err
+		}
+	}
+	if slices.Contains(o.Roles, RoleAPI) {
+		api, err := httpapi.New(httpapi.Deps{
+			DB: o.DB, Devices: service, Policies: o.Policies, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
+			Registry: metrics, ShutdownTimeout: o.ShutdownTimeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.api = api
+	}
+	return s, nil
+}
+
+func (s *Server) reconcile(service *devices.Service, metrics *prometheus.Registry) error {
+	meter, err := reconciler.NewSourceMeter(metrics)
+	if err != nil {
+		return err
+	}
+	o := &s.options
+	s.clients = registry.New(registry.Options{
+		Clock: o.DB.Now, Log: o.Log.Named("sources"), Rand: mathrand.Float64, Meter: meter, Slurm: meter.Slurm,
+	})
+	s.reconciler, err = reconciler.New(reconciler.Options{
+		DB: o.DB, Devices: service, Policies: o.Policies, Clients: s.clients, Owner: owner(), Rand: mathrand.Float64,
+		Log: o.Log, Metrics: metrics, Sweeps: o.Sweeps, Lease: o.Lease,
+	})
+	return err
+}
+
+// owner names this replica: no two that run at a time have the same name.
+func owner() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
+}
+
+// Run does the work of every role until ctx ends or one of them fails, and
+// returns when all that it started has ended.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { s.options.DB.FollowClock(ctx); return nil })
+	group.Go(func() error { return s.options.Policies.Follow(ctx) })
+	if s.reconciler != nil {
+		group.Go(func() error {
+			s.reconciler.Run(ctx)
+			s.clients.Close()
+			return nil
+		})
+	}
+	if s.api != nil {
+		group.Go(func() error { return s.api.Serve(ctx, s.options.Listener) })
+	}
+	return group.Wait()
+}

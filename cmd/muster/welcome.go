@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/cmd/muster/client"
+	"github.com/musterhq/muster/cmd/muster/dev"
+	"github.com/musterhq/muster/embedded"
+)
+
+const (
+	firstDevices = 10 * time.Second // how long the welcome waits for devices
+	firstPause   = 250 * time.Millisecond
+)
+
+// welcome says where the server is and what to do next. It waits a moment for
+// the first devices, so that the commands it shows name one that is there.
+func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
+	name := firstName(ctx, r.Credentials)
+	if ctx.Err() != nil {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "muster is ready at %s\n\n", r.URL)
+	if r.Moved != "" {
+		fmt.Fprintf(&b, "  what was here before is in %s\n", r.Moved)
+	}
+	fmt.Fprintf(&b, "  policies  %s  (edit one and save: it decides from then on)\n", r.Policies)
+	if facts != "" {
+		fmt.Fprintf(&b, "  facts     %s  (edit a file: the world has changed)\n", facts)
+	}
+	fmt.Fprintf(&b, "  data      %s\n", r.DataDir)
+	fmt.Fprintf(&b, "\nAsk it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/fleet/summary/\n", r.Token, r.URL)
+	program := a.args[0]
+	where := ""
+	if usual, err := embedded.DefaultDir(a.getenv); err != nil || usual != r.DataDir {
+		where = " --data-dir " + quoted(r.DataDir)
+	}
+	fmt.Fprintf(&b, "\nNext:\n\n  %s device list%s\n  %s explain device %s%s\n", program, where, program, quoted(name), where)
+	if facts == "" && name == noName {
+		fmt.Fprintf(&b, "  %s site apply FILE%s\n", program, where)
+	} else {
+		fmt.Fprintf(&b, "  %s vet %s\n", program, quoted(r.Policies))
+	}
+	fmt.Fprintln(a.stdout, b.String())
+}
+
+// noName stands for a device where there is none yet.
+const noName = "NAME"
+
+// firstName gives the name of a device worth explaining: one in quarantine if
+// there is any.
+func firstName(ctx context.Context, credentials client.Credentials) string {
+	server, err := client.New(credentials)
+	if err != nil {
+		return noName
+	}
+	for deadline := time.Now().Add(firstDevices); ctx.Err() == nil && time.Now().Before(deadline); {
+		if sites, err := client.List[struct{}](ctx, server, "/sites/", url.Values{}, 1); err == nil && len(sites) == 0 {
+			return noName
+		}
+		for _, query := range []url.Values{{"operational_status": {"quarantine"}, "slurm_states": {"DRAIN"}}, {"operational_status": {"quarantine"}}} {
+			found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1)
+			if err == nil && len(found) > 0 {
+				return found[0].Name
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(firstPause):
+		}
+	}
+	return noName
+}
+
+// quoted spells a word for a shell.
+func quoted(word string) string {
+	if word != "" && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@%+=-") == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
