@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/store"
 )
@@ -98,6 +98,7 @@ type application struct {
 	touched []int // readings to merge, by index
 	device  map[int]int64
 	births  []int
+	bodies  []encoded // of the readings that have facts, by index
 }
 
 func (a *application) run(ctx context.Context, tx pgx.Tx) error {
@@ -141,7 +142,9 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 			refs = append(refs, rd.Ref)
 		}
 	}
+	encoding := a.encodeAll()
 	known, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, refs)
+	encoding.Wait()
 	if err != nil {
 		return err
 	}
@@ -160,13 +163,28 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 			a.applied.Unknown = append(a.applied.Unknown, i)
 		case rd.At.Before(k.SeenAt):
 			a.applied.Ignored++
-		case a.unchanged(rd, &k):
+		case a.unchanged(i, &k):
 			a.applied.Unchanged++
 		default:
 			a.touch(i, k.DeviceID)
 		}
 	}
 	return nil
+}
+
+// encodeAll encodes the facts of the batch, while the database looks for their
+// devices.
+func (a *application) encodeAll() *sync.WaitGroup {
+	a.bodies = make([]encoded, len(a.batch.Readings))
+	var done sync.WaitGroup
+	done.Go(func() {
+		for i := range a.batch.Readings {
+			if rd := &a.batch.Readings[i]; !rd.Gone && !rd.Missing && rd.Undecodable == "" {
+				a.bodies[i] = encode(&rd.Facts, a.batch.Source)
+			}
+		}
+	})
+	return &done
 }
 
 func (a *application) touch(i int, device int64) {
@@ -176,15 +194,15 @@ func (a *application) touch(i int, device int64) {
 
 // unchanged tells whether a reading says what is stored, and the device was
 // judged by the present rules.
-func (a *application) unchanged(rd *fleet.Reading, k *store.Known) bool {
+func (a *application) unchanged(i int, k *store.Known) bool {
+	rd, e := &a.batch.Readings[i], &a.bodies[i]
 	if a.batch.Epoch == 0 || rd.Undecodable != "" || rd.Gone || rd.Missing || k.RefGone || k.Troubled || k.ObservationVersion != a.version {
 		return false
 	}
 	if k.Retired && a.site.Spec.InventorySource() == a.batch.Source {
 		return false // it came back
 	}
-	body, err := encode(rd.Facts, a.batch.Source)
-	return err == nil && facts.Hash(body) == k.Hash && (rd.Serial == "" || rd.Serial == k.Serial)
+	return e.err == nil && e.hash == k.Hash && (rd.Serial == "" || rd.Serial == k.Serial)
 }
 
 // claim decides births and joins, one batch of a site at a time.
@@ -298,7 +316,7 @@ func (a *application) gather(ctx context.Context, tx pgx.Tx) (*subjects, error) 
 }
 
 func (a *application) count(i int, s *subject) error {
-	what, err := a.merge(s, a.batch, &a.batch.Readings[i])
+	what, err := a.merge(s, a.batch, &a.batch.Readings[i], &a.bodies[i])
 	switch what {
 	case mergedNew:
 		a.applied.Changed++

@@ -30,22 +30,40 @@ func familyOf(f *facts.Facts, source string) any {
 // goneBody is what is stored of a thing that a complete listing does not have.
 var goneBody = []byte(`{"listed":false}`)
 
+// encoded is what is stored of what a source said.
+type encoded struct {
+	body []byte
+	hash [16]byte
+	err  error
+}
+
 // encode gives the body to store of what a source said: without derived facts,
 // and in a form that PostgreSQL takes.
-func encode(f facts.Facts, source string) ([]byte, error) {
-	f.Ironic.LesseeRole, f.Ironic.CustomerTrait, f.Ironic.Settled, f.Ironic.Overdue = 0, 0, 0, 0
-	f.Slurm.Drained = 0
+func encode(f *facts.Facts, source string) encoded {
+	body, err := bodyOf(f, source)
+	return encoded{body, facts.Hash(body), err}
+}
+
+func bodyOf(f *facts.Facts, source string) ([]byte, error) {
+	var family any
 	switch source {
 	case "ironic":
-		f.Ironic.Listed = facts.True
+		node := f.Ironic
+		node.LesseeRole, node.CustomerTrait, node.Settled, node.Overdue = 0, 0, 0, 0
+		node.Listed = facts.True
+		family = &node
 	case "slurm":
-		f.Slurm.Listed = facts.True
+		node := f.Slurm
+		node.Drained, node.Listed = 0, facts.True
+		family = &node
 	case "netbox", "file":
-		f.Netbox.Listed = facts.True
-	}
-	family := familyOf(&f, source)
-	if family == nil {
-		return nil, fmt.Errorf("facts of %q are not modelled", source)
+		machine := f.Netbox
+		machine.Listed = facts.True
+		family = &machine
+	default:
+		if family = familyOf(f, source); family == nil {
+			return nil, fmt.Errorf("facts of %q are not modelled", source)
+		}
 	}
 	body, err := json.Marshal(family)
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 
 // merge brings one reading into what is stored of a device. Order is kept here:
 // a reading older than the device's facts is ignored whole.
-func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged, error) {
+func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded) (merged, error) {
 	source := b.Source
 	stored := s.stored[source]
 	if stored != nil && rd.At.Before(stored.SeenAt) {
@@ -31,19 +31,18 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged, er
 	}
 	switch {
 	case rd.Gone:
-		return r.mergeGone(s, source, rd), nil
+		return r.mergeGone(s, b, rd), nil
 	case rd.Missing:
 		return s.trouble(source, ReasonMissing, rd.At), nil
 	case rd.Undecodable != "":
 		return s.trouble(source, ReasonDecodeFailed, rd.At), nil
 	}
-	body, err := encode(rd.Facts, source)
-	if err != nil {
-		return mergedNothing, err
+	if e.err != nil {
+		return mergedNothing, e.err
 	}
 	fresh := fleet.Stored{
 		DeviceID: s.device.ID, SiteID: r.site.ID, Source: source, Ref: rd.Ref, Serial: rd.Serial,
-		Hash: facts.Hash(body), Body: body, SeenAt: micros(rd.At),
+		Hash: e.hash, Body: e.body, SeenAt: micros(rd.At),
 	}
 	if stored == nil {
 		s.keep(&fresh)
@@ -67,17 +66,22 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged, er
 
 // mergeGone takes that a complete listing does not have the device. One that
 // the source never listed gets a row that says so.
-func (r *round) mergeGone(s *subject, source string, rd *fleet.Reading) merged {
-	stored := s.stored[source]
-	if stored == nil {
-		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: r.site.ID, Source: source}
-	} else if stored.RefGone && stored.Trouble.Reason == "" {
+func (r *round) mergeGone(s *subject, b *fleet.Batch, rd *fleet.Reading) merged {
+	stored := s.stored[b.Source]
+	same := stored != nil && stored.RefGone && stored.Trouble.Reason == ""
+	if same && b.Epoch != 0 {
 		return mergedNothing
+	}
+	if stored == nil {
+		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: r.site.ID, Source: b.Source}
 	}
 	gone := *stored
 	gone.RefGone, gone.Trouble = true, fleet.Unread{}
 	gone.Hash, gone.Body, gone.SeenAt = facts.Hash(goneBody), goneBody, micros(rd.At)
 	s.keep(&gone)
+	if same {
+		return mergedNothing
+	}
 	return mergedNew
 }
 

@@ -26,29 +26,45 @@ type Known struct {
 // KnownRefs finds the devices of a site that have the refs of one source. A ref
 // that was concluded gone finds its device too, unless another one has it.
 func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs []string) (map[string]Known, error) {
-	// Each half has its own partial index, and one look into it for each ref,
-	// whatever the planner knows of the table.
-	const columns = `select f.* from unnest($3::text[]) u(ref) cross join lateral (
-		select f.ref, f.device_id, f.ref_gone, f.serial, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
-		from facts f join devices d on d.id = f.device_id where f.site_id = $1 and f.source = $2 and f.ref = u.ref and `
-	rows, err := q.Query(ctx, columns+"not f.ref_gone offset 0) f union all "+columns+"f.ref_gone and f.ref <> '' offset 0) f", siteID, source, refs)
-	if err != nil {
-		return nil, fmt.Errorf("look for the refs of %s: %w", source, err)
-	}
 	known := make(map[string]Known, len(refs))
+	if err := addKnown(ctx, q, known, siteID, source, refs, "not f.ref_gone"); err != nil {
+		return nil, err
+	}
+	if len(known) == len(refs) {
+		return known, nil
+	}
+	var left []string
+	for _, ref := range refs {
+		if _, ok := known[ref]; !ok {
+			left = append(left, ref)
+		}
+	}
+	return known, addKnown(ctx, q, known, siteID, source, left, "f.ref_gone and f.ref <> ''")
+}
+
+// addKnown looks once into a partial index for each ref, whatever the planner
+// knows of the table.
+func addKnown(ctx context.Context, q Querier, known map[string]Known, siteID int64, source string, refs []string, which string) error {
+	rows, err := q.Query(ctx, `select f.* from unnest($3::text[]) u(ref) cross join lateral (
+		select f.ref, f.device_id, f.ref_gone, f.serial, f.hash, f.seen_at, f.unread_reason <> '', d.retired_at is not null, d.observation_version
+		from facts f join devices d on d.id = f.device_id
+		where f.site_id = $1 and f.source = $2 and f.ref = u.ref and `+which+" offset 0) f", siteID, source, refs)
+	if err != nil {
+		return fmt.Errorf("look for the refs of %s: %w", source, err)
+	}
 	var k Known
 	var hash []byte
 	_, err = pgx.ForEachRow(rows, []any{&k.Ref, &k.DeviceID, &k.RefGone, &k.Serial, &hash, &k.SeenAt, &k.Troubled, &k.Retired, &k.ObservationVersion}, func() error {
 		copy(k.Hash[:], hash)
-		if old, twice := known[k.Ref]; !twice || old.RefGone && (!k.RefGone || k.SeenAt.After(old.SeenAt)) {
+		if old, twice := known[k.Ref]; !twice || k.SeenAt.After(old.SeenAt) {
 			known[k.Ref] = k
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for the refs of %s: %w", source, err)
+		return fmt.Errorf("look for the refs of %s: %w", source, err)
 	}
-	return known, nil
+	return nil
 }
 
 // FactsOf reads everything that the sources said of devices.
