@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
@@ -68,29 +70,44 @@ type ExplainedSource struct {
 }
 
 // Explain tells why a device is what it is. store.ErrNotFound if there is none.
-func (s *Service) Explain(ctx context.Context, id int64) (Explanation, error) {
+func (s *Service) Explain(ctx context.Context, id int64) (e Explanation, err error) {
 	bundle := s.policies.Current()
 	if bundle == nil {
-		return Explanation{}, ErrPolicyNotLoaded
+		return e, ErrPolicyNotLoaded
 	}
-	devices, err := store.DevicesByID(ctx, s.db, []int64{id})
+	err = s.db.Tx(ctx, func(tx pgx.Tx) (err error) {
+		// One instant: a row and its conditions from two would explain nothing.
+		if _, err := tx.Exec(ctx, "set transaction isolation level repeatable read read only"); err != nil {
+			return fmt.Errorf("begin to read: %w", err)
+		}
+		e, err = s.explain(ctx, tx, bundle, id)
+		return err
+	})
+	if err != nil {
+		return e, fmt.Errorf("explain device %d: %w", id, err)
+	}
+	return e, nil
+}
+
+func (s *Service) explain(ctx context.Context, q store.Querier, bundle *engine.Bundle, id int64) (Explanation, error) {
+	devices, err := store.DevicesByID(ctx, q, []int64{id})
 	if err != nil {
 		return Explanation{}, err
 	}
 	if len(devices) == 0 {
-		return Explanation{}, fmt.Errorf("explain device %d: %w", id, store.ErrNotFound)
+		return Explanation{}, store.ErrNotFound
 	}
-	r, err := s.round(ctx, s.db, bundle, devices[0].SiteID, fleet.Cause{})
+	r, err := s.round(ctx, q, bundle, devices[0].SiteID, fleet.Cause{})
 	if err != nil {
-		return Explanation{}, fmt.Errorf("explain device %d: %w", id, err)
+		return Explanation{}, err
 	}
 	d := newSubject(devices[0])
 	all := &subjects{byID: map[int64]*subject{}}
 	all.add(d)
-	if err := all.read(ctx, s.db); err != nil {
+	if err := all.read(ctx, q); err != nil {
 		return Explanation{}, err
 	}
-	if err := r.allRacks(ctx, s.db); err != nil {
+	if err := r.allRacks(ctx, q); err != nil {
 		return Explanation{}, err
 	}
 	d.assemble()

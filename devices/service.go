@@ -22,6 +22,8 @@ type Policies interface {
 	Bundle(ctx context.Context, version string) (*engine.Bundle, error) // any stored one, to replay by
 }
 
+var _ Policies = (*Policy)(nil)
+
 // Service writes devices. It has no state of its own: any number of them, in
 // any number of processes, work on one database.
 type Service struct {

@@ -28,7 +28,6 @@ type subject struct {
 	codes      facts.Codes
 
 	// What the judgement found.
-	axes          fleet.DeviceWriter // inventory's row
 	due           time.Time
 	inventoryRung string
 	newConditions map[string]bool
