@@ -50,6 +50,13 @@ func faultsOf(err error, parameter string) []fault {
 
 func schemaFault(e *openapi3.SchemaError, parameter string) fault {
 	path := e.JSONPointer()
+	// The checker points at the object that has a field too many, and names the
+	// field in its text only.
+	if name, ok := strings.CutPrefix(e.Reason, `property "`); ok && e.SchemaField == "properties" {
+		if name, ok = strings.CutSuffix(name, `" is unsupported`); ok {
+			path = append(path, name)
+		}
+	}
 	for i, token := range path {
 		path[i] = strings.NewReplacer("~", "~0", "/", "~1").Replace(token)
 	}
