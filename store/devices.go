@@ -200,14 +200,15 @@ func InsertDevices(ctx context.Context, tx pgx.Tx, siteID int64, devices []*flee
 }
 
 // Taken lists what unretired devices of the site have already, of the names
-// and serials given.
+// and serials given. Retirement is asked last: before the first statistics the
+// planner would take the index of all unretired devices of the site for each key.
 func Taken(ctx context.Context, tx pgx.Tx, siteID int64, nameKeys, serialKeys []string) (names, serials map[string]bool, err error) {
 	rows, err := tx.Query(ctx, `
-		select d.* from unnest($2::text[]) u(key) cross join lateral (
-			select name_key, serial_key from devices where site_id = $1 and name_key = u.key and retired_at is null offset 0) d
+		select d.name_key, d.serial_key from unnest($2::text[]) u(key) cross join lateral (
+			select name_key, serial_key, retired_at from devices where site_id = $1 and name_key = u.key offset 0) d where d.retired_at is null
 		union all
-		select d.* from unnest($3::text[]) u(key) cross join lateral (
-			select name_key, serial_key from devices where site_id = $1 and serial_key = u.key and serial_key <> '' and retired_at is null offset 0) d`, siteID, nameKeys, serialKeys)
+		select d.name_key, d.serial_key from unnest($3::text[]) u(key) cross join lateral (
+			select name_key, serial_key, retired_at from devices where site_id = $1 and serial_key = u.key and serial_key <> '' offset 0) d where d.retired_at is null`, siteID, nameKeys, serialKeys)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for devices of the same name: %w", err)
 	}
