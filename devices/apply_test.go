@@ -29,6 +29,11 @@ func TestReadingsBecomeAStatus(t *testing.T) {
 			w := newWorld(t)
 			id := w.bear("n1", c.node)
 			w.wantStatus(id, c.status, c.rung)
+			var judged int
+			must(t, w.db.QueryRow(w.ctx(), "select count(judged) from lifecycle_events where device_id = $1", id).Scan(&judged))
+			if judged != 1 {
+				t.Fatalf("%d rows of history have masks, want the operational one alone", judged)
+			}
 			if got := w.history(id, fleet.KindOperational); !slices.Equal(got, []string{c.status}) {
 				t.Fatalf("history is %v, want one birth", got)
 			}

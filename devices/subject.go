@@ -167,56 +167,64 @@ func (r *round) nameRacks(ctx context.Context, tx pgx.Tx, all *subjects) error {
 	return nil
 }
 
+// rows are what a transaction writes beside devices.
+type rows struct {
+	facts      []*fleet.Stored
+	conditions []fleet.Condition
+	writers    []fleet.DeviceWriter
+}
+
+func (w *rows) take(s *subject) {
+	for source := range s.newFacts {
+		w.facts = append(w.facts, s.stored[source])
+	}
+	for name := range s.newConditions {
+		w.conditions = append(w.conditions, s.conditions[name])
+	}
+	for name := range s.newWriters {
+		w.writers = append(w.writers, s.writers[name])
+	}
+}
+
+// write stores what the judgements changed, a few statements whatever the
+// number of devices. Of the newborn, nothing can be there yet.
 func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, error) {
 	var born, changed []*fleet.Device
-	var stored []*fleet.Stored
-	var conditions, first []fleet.Condition
-	var writers []fleet.DeviceWriter
+	var first, later rows
 	var events []fleet.Event
 	for _, s := range all.list {
+		into := &later
 		switch {
 		case s.born:
 			s.device.UpdatedAt = r.now
-			born = append(born, &s.device)
+			born, into = append(born, &s.device), &first
 		case !same(&s.before, &s.device):
 			s.device.UpdatedAt = r.now
 			changed = append(changed, &s.device)
 		}
-		for source := range s.newFacts {
-			stored = append(stored, s.stored[source])
-		}
-		for name := range s.newConditions {
-			if s.born {
-				first = append(first, s.conditions[name])
-			} else {
-				conditions = append(conditions, s.conditions[name])
-			}
-		}
-		for name := range s.newWriters {
-			writers = append(writers, s.writers[name])
-		}
+		into.take(s)
 		events = append(events, s.events...)
 	}
-	rows := Rows{Devices: len(born) + len(changed), Facts: len(stored), Conditions: len(first) + len(conditions), Writers: len(writers), Events: len(events)}
-	if err := store.InsertDevices(ctx, tx, r.site.ID, born); err != nil {
-		return rows, err
+	steps := []func() error{
+		func() error { return store.InsertDevices(ctx, tx, r.site.ID, born) },
+		func() error { return store.PutFacts(ctx, tx, later.facts) }, // a ref that is let go may be a newborn's
+		func() error { return store.CopyFacts(ctx, tx, first.facts) },
+		func() error { return store.CopyConditions(ctx, tx, first.conditions) },
+		func() error { return store.CopyWriters(ctx, tx, first.writers) },
+		func() error { return store.UpdateDevices(ctx, tx, changed) },
+		func() error { return store.PutConditions(ctx, tx, later.conditions) },
+		func() error { return store.PutWriters(ctx, tx, later.writers) },
+		func() error { return store.AppendEvents(ctx, tx, events) },
 	}
-	if err := store.UpdateDevices(ctx, tx, changed); err != nil {
-		return rows, err
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return Rows{}, err
+		}
 	}
-	if err := store.PutFacts(ctx, tx, stored); err != nil {
-		return rows, err
-	}
-	if err := store.CopyConditions(ctx, tx, first); err != nil {
-		return rows, err
-	}
-	if err := store.PutConditions(ctx, tx, conditions); err != nil {
-		return rows, err
-	}
-	if err := store.PutWriters(ctx, tx, writers); err != nil {
-		return rows, err
-	}
-	return rows, store.AppendEvents(ctx, tx, events)
+	return Rows{
+		Devices: len(born) + len(changed), Facts: len(first.facts) + len(later.facts), Conditions: len(first.conditions) + len(later.conditions),
+		Writers: len(first.writers) + len(later.writers), Events: len(events),
+	}, nil
 }
 
 // same compares what a judgement may write.

@@ -64,16 +64,30 @@ func PutConditions(ctx context.Context, tx pgx.Tx, conditions []fleet.Condition)
 // CopyConditions writes condition rows of devices born in this transaction,
 // which have none yet: several times faster than PutConditions.
 func CopyConditions(ctx context.Context, tx pgx.Tx, conditions []fleet.Condition) error {
-	if len(conditions) == 0 {
-		return nil
-	}
 	columns := []string{"device_id", "type", "status", "reason", "message", "writer", "last_transition_at", "observed_at"}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{"conditions"}, columns, pgx.CopyFromSlice(len(conditions), func(i int) ([]any, error) {
+	return copyRows(ctx, tx, "conditions", columns, len(conditions), func(i int) ([]any, error) {
 		c := &conditions[i]
 		return []any{c.DeviceID, c.Type, string(c.Status), text(c.Reason), text(c.Message), c.Writer, c.LastTransitionAt, orNull(c.ObservedAt)}, nil
-	}))
-	if err != nil {
-		return fmt.Errorf("write %d conditions of new devices: %w", len(conditions), err)
+	})
+}
+
+// CopyWriters is PutWriters for devices born in this transaction.
+func CopyWriters(ctx context.Context, tx pgx.Tx, writers []fleet.DeviceWriter) error {
+	return copyRows(ctx, tx, "device_writers", []string{"device_id", "writer", "in_scope", "unread"}, len(writers), func(i int) ([]any, error) {
+		w := &writers[i]
+		if w.Unread == nil {
+			return []any{w.DeviceID, w.Writer, w.InScope, "{}"}, nil
+		}
+		return []any{w.DeviceID, w.Writer, w.InScope, w.Unread}, nil
+	})
+}
+
+func copyRows(ctx context.Context, tx pgx.Tx, table string, columns []string, n int, row func(i int) ([]any, error)) error {
+	if n == 0 {
+		return nil
+	}
+	if _, err := tx.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromSlice(n, row)); err != nil {
+		return fmt.Errorf("write %d new rows of %s: %w", n, table, err)
 	}
 	return nil
 }

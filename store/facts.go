@@ -123,6 +123,16 @@ func PutFacts(ctx context.Context, tx pgx.Tx, stored []*fleet.Stored) error {
 	return nil
 }
 
+// CopyFacts is PutFacts for devices born in this transaction.
+func CopyFacts(ctx context.Context, tx pgx.Tx, stored []*fleet.Stored) error {
+	columns := []string{"device_id", "site_id", "source", "ref", "ref_gone", "serial", "hash", "body", "seen_at", "unread_reason", "unread_since"}
+	return copyRows(ctx, tx, "facts", columns, len(stored), func(i int) ([]any, error) {
+		s := stored[i]
+		return []any{s.DeviceID, s.SiteID, s.Source, text(s.Ref), s.RefGone, text(s.Serial), s.Hash[:], string(s.Body), s.SeenAt,
+			text(s.Trouble.Reason), orNull(s.Trouble.Since)}, nil
+	})
+}
+
 // SeenOf reads when the facts of devices were seen, of the sources given.
 func SeenOf(ctx context.Context, q Querier, ids []int64, sources []string) (map[int64]map[string]time.Time, error) {
 	rows, err := q.Query(ctx, "select device_id, source, seen_at from facts where device_id = any($1) and source = any($2)", ids, sources)
