@@ -24,6 +24,7 @@ const (
 
 	allConditions = customerReady | enrolled | instanceAllocated | maintenance | maintenancePool | provisionAvailable |
 		provisionFailed | slurmMember | slurmSchedulable | validationAllocated
+	slurmConditions = slurmMember | slurmSchedulable
 )
 
 // condition is one of the ten by name.

@@ -225,43 +225,40 @@ func benchObserve(r *report, e effort, b *engine.Bundle) error {
 	if openstack < 0 || slurm < 0 {
 		return fmt.Errorf("the shipped bundle has no writer openstack or slurm")
 	}
+	var ours, theirs, byHand engine.Observed // each used again and again, as devices are judged
 	for i := range fleet {
-		var ours, theirs, byHand engine.Observed
 		b.Observe(openstack, &fleet[i], &codes[i], &ours)
 		b.Observe(slurm, &fleet[i], &codes[i], &theirs)
-		ours.True, ours.Unknown, ours.NotRead = ours.True|theirs.True, ours.Unknown|theirs.Unknown, ours.NotRead|theirs.NotRead
-		ours.Rung[20], ours.Rung[21] = theirs.Rung[20], theirs.Rung[21]
-		if observeByHand(&fleet[i], &byHand); ours != byHand {
-			return fmt.Errorf("device %d: the engine observes\n%+v\nthe code by hand\n%+v\nof %+v %+v", i, ours, byHand, fleet[i].Ironic, fleet[i].Slurm)
+		observeByHand(&fleet[i], &byHand)
+		if err := sameObservation(&ours, &theirs, &byHand); err != nil {
+			return fmt.Errorf("device %d, %+v %+v: %w", i, fleet[i].Ironic, fleet[i].Slurm, err)
 		}
 	}
-	var out engine.Observed
 	f := race(e,
 		contender{"hand-written Go", func(n int) {
 			for i := range n {
-				observeByHand(&fleet[i%observeSize], &out)
-				sink += out.True
+				observeByHand(&fleet[i%observeSize], &byHand)
+				sink += byHand.True
 			}
 		}},
 		contender{"muster, compiled", func(n int) {
 			for i := range n {
 				k := i % observeSize
-				b.Observe(openstack, &fleet[k], &codes[k], &out)
-				sink += out.True
-				b.Observe(slurm, &fleet[k], &codes[k], &out)
-				sink += out.True
+				b.Observe(openstack, &fleet[k], &codes[k], &ours)
+				b.Observe(slurm, &fleet[k], &codes[k], &theirs)
+				sink += ours.True | theirs.True
 			}
 		}},
 		contender{"muster, openstack's eight of it", func(n int) {
 			for i := range n {
-				b.Observe(openstack, &fleet[i%observeSize], &codes[i%observeSize], &out)
-				sink += out.True
+				b.Observe(openstack, &fleet[i%observeSize], &codes[i%observeSize], &ours)
+				sink += ours.True
 			}
 		}},
 		contender{"muster, slurm's two of it", func(n int) {
 			for i := range n {
-				b.Observe(slurm, &fleet[i%observeSize], &codes[i%observeSize], &out)
-				sink += out.True
+				b.Observe(slurm, &fleet[i%observeSize], &codes[i%observeSize], &theirs)
+				sink += theirs.True
 			}
 		}},
 	)
@@ -269,5 +266,23 @@ func benchObserve(r *report, e effort, b *engine.Bundle) error {
 	t.figures(f...)
 	t.target("muster / hand-written", f[1].ratio, atMost, 1)
 	t.target("allocations", f[1].allocs, atMost, 0)
+	return nil
+}
+
+// sameObservation compares what the engine makes of two writers' types with
+// the code by hand.
+func sameObservation(openstack, slurm, byHand *engine.Observed) error {
+	for _, c := range conditions {
+		ours := openstack
+		if slurmConditions>>c.bit&1 == 1 {
+			ours = slurm
+		}
+		spell := func(o *engine.Observed) string {
+			return fmt.Sprintf("rung %d, True %d, Unknown %d, NotRead %d", o.Rung[c.bit], o.True>>c.bit&1, o.Unknown>>c.bit&1, o.NotRead>>c.bit&1)
+		}
+		if spell(ours) != spell(byHand) {
+			return fmt.Errorf("%s: the engine observes %s, the code by hand %s", c.name, spell(ours), spell(byHand))
+		}
+	}
 	return nil
 }

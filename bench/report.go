@@ -10,6 +10,8 @@ import (
 type report struct {
 	tables []*table
 	said   io.Writer // told of each table at once
+
+	loadBefore string
 }
 
 // table is one measured piece of work, with what it should reach.
