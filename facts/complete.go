@@ -32,10 +32,10 @@ func Complete(f *Facts, c *Context) (next time.Time) {
 }
 
 func proof(f *Facts, c *Context) ProofState {
-	switch {
-	case c.ValidatedRef == "":
+	switch ref := f.Device.InfrastructureRef.Value; {
+	case c.ValidatedRef == "" || ref == "": // a proof of a node that is gone proves nothing
 		return ProofStateMissing
-	case c.ValidatedRef == f.Device.InfrastructureRef.Value:
+	case c.ValidatedRef == ref:
 		return ProofStateValid
 	}
 	return ProofStateMismatched

@@ -25,6 +25,10 @@ func TestCompleteDerives(t *testing.T) {
 	}{
 		"nothing read": {
 			given: func(*facts.Facts) {},
+			want:  func(*facts.Facts) {},
+		},
+		"proof of another node": {
+			given: func(f *facts.Facts) { f.Device.InfrastructureRef = facts.TextOf("node-2") },
 			want:  func(f *facts.Facts) { f.Enrollment.Proof = facts.ProofStateMismatched },
 		},
 		"proof of the present node": {
@@ -86,7 +90,7 @@ func TestCompleteDerives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got, want facts.Facts
-			want.Enrollment.Proof = facts.ProofStateMismatched
+			want.Enrollment.Proof = facts.ProofStateMissing
 			c.given(&got)
 			c.given(&want)
 			c.want(&want)

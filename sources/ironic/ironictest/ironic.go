@@ -108,7 +108,7 @@ func (i *Ironic) DeleteNode(ctx context.Context, id string) error {
 // SetTraits replaces all traits.
 func (i *Ironic) SetTraits(ctx context.Context, id string, traits ...string) error {
 	return i.retry(ctx, "set traits of "+id, func() error {
-		_, err := i.sc.Put(ctx, i.sc.ServiceURL("nodes", id, "traits"), map[string]any{"traits": traits}, nil,
+		_, err := i.sc.Put(ctx, i.sc.ServiceURL("nodes", id, "traits"), map[string]any{"traits": append([]string{}, traits...)}, nil,
 			&gophercloud.RequestOpts{OkCodes: []int{http.StatusNoContent}})
 		return err
 	})
