@@ -64,9 +64,9 @@ func (a *app) sourceListCommand() *cobra.Command {
 		}
 		sites := args
 		if len(sites) == 0 {
-			all, err := client.List[struct {
+			all, err := client.All[struct {
 				Name string `json:"name"`
-			}](c.Context(), server, "/sites/", url.Values{}, 0)
+			}](c.Context(), server, "/sites/")
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (a *app) sourceListCommand() *cobra.Command {
 		}
 		raw := []json.RawMessage{}
 		for _, site := range sites {
-			items, err := client.List[json.RawMessage](c.Context(), server, "/sites/"+url.PathEscape(site)+"/sources/", url.Values{}, 0)
+			items, err := client.All[json.RawMessage](c.Context(), server, "/sites/"+url.PathEscape(site)+"/sources/")
 			if err != nil {
 				return err
 			}

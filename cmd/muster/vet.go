@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 )
 
 func (a *app) vetCommand() *cobra.Command {
-	var strict bool
+	var strict, quiet bool
 	format := newChoice("text", "json", "github")
 	limits := newLimits()
 	c := &cobra.Command{
@@ -35,6 +36,9 @@ done in a process with bounded memory, CPU and time.`,
 		if err != nil && !errors.As(err, &vet) {
 			return err
 		}
+		if quiet {
+			findings = slices.DeleteFunc(findings, func(f engine.Finding) bool { return f.Severity == engine.Note })
+		}
 		if err := render.Findings(a.stdout, format.value, dir, findings); err != nil {
 			return err
 		}
@@ -48,6 +52,7 @@ done in a process with bounded memory, CPU and time.`,
 		return nil
 	})
 	c.Flags().Var(format, "format", "how to print findings")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "leave out the notes")
 	c.Flags().BoolVar(&strict, "strict", false, "warnings fail it too")
 	limits.flags(c)
 	return c

@@ -14,6 +14,7 @@ import (
 
 const (
 	firstDevices = 10 * time.Second // how long the welcome waits for devices
+	firstDrained = 2 * time.Second  // of that, for one that is drained
 	firstPause   = 250 * time.Millisecond
 )
 
@@ -53,21 +54,23 @@ func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
 const noName = "NAME"
 
 // firstName gives the name of a device worth explaining: one in quarantine if
-// there is any.
+// there is any, if possible one that SLURM has drained.
 func firstName(ctx context.Context, credentials client.Credentials) string {
 	server, err := client.New(credentials)
 	if err != nil {
 		return noName
 	}
-	for deadline := time.Now().Add(firstDevices); ctx.Err() == nil && time.Now().Before(deadline); {
-		if sites, err := client.List[struct{}](ctx, server, "/sites/", url.Values{}, 1); err == nil && len(sites) == 0 {
-			return noName
+	if sites, err := client.All[struct{}](ctx, server, "/sites/"); err != nil || len(sites) == 0 {
+		return noName
+	}
+	began := time.Now()
+	for ctx.Err() == nil && time.Since(began) < firstDevices {
+		query := url.Values{"operational_status": {"quarantine"}}
+		if time.Since(began) < firstDrained {
+			query.Set("slurm_states", "DRAIN")
 		}
-		for _, query := range []url.Values{{"operational_status": {"quarantine"}, "slurm_states": {"DRAIN"}}, {"operational_status": {"quarantine"}}} {
-			found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1)
-			if err == nil && len(found) > 0 {
-				return found[0].Name
-			}
+		if found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1); err == nil && len(found) > 0 {
+			return found[0].Name
 		}
 		select {
 		case <-ctx.Done():

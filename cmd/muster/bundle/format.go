@@ -12,7 +12,7 @@ import (
 
 // Format formats the CUE files at the paths, those of folders too, as `cue fmt`
 // does, and gives the names of those that were not formatted. It writes them
-// only where asked to. Hidden folders are left alone.
+// only where asked to. Hidden folders, testdata and cue.mod are left alone.
 func Format(paths []string, write bool) (changed []string, err error) {
 	for _, root := range paths {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -20,7 +20,7 @@ func Format(paths []string, write bool) (changed []string, err error) {
 				return err
 			}
 			if entry.IsDir() {
-				if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata") {
+				if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "cue.mod") {
 					return fs.SkipDir
 				}
 				return nil

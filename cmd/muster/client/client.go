@@ -120,6 +120,15 @@ func List[T any](ctx context.Context, c *Client, path string, query url.Values, 
 	return nil, fmt.Errorf("ask the server: more than %d pages", pagesMost)
 }
 
+// All reads a list that has one page only.
+func All[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	var page struct {
+		Items []T `json:"items"`
+	}
+	err := c.do(ctx, http.MethodGet, apiRoot+path, nil, &page)
+	return page.Items, err
+}
+
 func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {

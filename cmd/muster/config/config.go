@@ -2,11 +2,10 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,7 +99,7 @@ type Resolved struct {
 // column.
 func Load(in Input) (Resolved, error) {
 	r := Resolved{Origins: map[string]Origin{}}
-	name, data, document := "the configuration", []byte("{}"), map[string]any{}
+	name, data, document := mergedName(""), []byte("{}"), map[string]any{}
 	if in.File != "" {
 		var err error
 		if data, err = os.ReadFile(in.File); err != nil {
@@ -112,8 +111,8 @@ func Load(in Input) (Resolved, error) {
 		}
 		mark(r.Origins, "", document, FromFile)
 	}
-	over := overrides(in, &r)
-	if len(over) > 0 {
+	written := data
+	if over := overrides(in, &r); len(over) > 0 {
 		for _, o := range over {
 			if err := o.put(document); err != nil {
 				return r, err
@@ -127,12 +126,35 @@ func Load(in Input) (Resolved, error) {
 		data, name = merged, mergedName(in.File)
 	}
 	if err := engine.Decode(in.Schema, "#Config", name, data, &r.Config); err != nil {
+		if name != in.File && in.File != "" {
+			err = placed(in, written, err)
+		}
 		return r, fmt.Errorf("%w\nschema/config.cue lists the keys; each is also a variable: database.url is %s", err, Variable("database.url"))
 	}
 	if in.File != "" {
 		r.Config.relativeTo(filepath.Dir(in.File), r.Origins)
 	}
 	return r, nil
+}
+
+// placed finds the errors that the file has by itself, which can be told with
+// their lines; what the environment brought in cannot.
+func placed(in Input, written []byte, merged error) error {
+	var alone Config
+	err := engine.Decode(in.Schema, "#Config", in.File, written, &alone)
+	if err == nil {
+		return merged
+	}
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if strings.HasPrefix(line, in.File+":") && strings.Count(line, ":") > 3 {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return merged
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // mergedName names what no file holds as such: its ending says that it is JSON.
@@ -170,19 +192,6 @@ func (c *Config) relativeTo(dir string, origins map[string]Origin) {
 		fix("tls.certificate", &c.TLS.Certificate)
 		fix("tls.key", &c.TLS.Key)
 	}
-}
-
-// Loopback reports whether an address answers to this machine alone.
-func Loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
 }
 
 // Keys lists every key, in order.

@@ -49,6 +49,7 @@ func overrides(in Input, r *Resolved) []override {
 		name, value, _ := strings.Cut(pair, "=")
 		key, ours := byVariable[name]
 		switch {
+		case value == "": // as good as not set
 		case ours:
 			list = append(list, override{key, name, value, keys[key], FromEnvironment})
 		case strings.HasPrefix(name, prefix) && !slices.ContainsFunc(others, func(o string) bool {

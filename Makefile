@@ -1,0 +1,71 @@
+# How muster is built, checked, tested and tried. `make` lists the targets.
+
+GO     ?= go
+BIN    := bin/muster
+FACTS  ?= testdata/fleet
+# More flags of `muster dev`, such as DEV_FLAGS="--listen 127.0.0.1:9000".
+DEV_FLAGS ?=
+# More flags of `go test`, such as TEST_FLAGS="-run Holds -v".
+TEST_FLAGS ?=
+# The packages that `make test` tests.
+TEST ?= ./...
+
+POSTGRES_VERSION := 18.4.0
+POSTGRES_ARCH    := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64v8,amd64)
+POSTGRES_DIR     := bin/postgres-$(POSTGRES_VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build dev check vet test test-peers bench bench-quick postgres generate
+
+help: ## List the targets.
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+build: ## Build bin/muster.
+	$(GO) build -o $(BIN) ./cmd/muster
+
+dev: build ## Build muster and run it on the recorded fleet, with a database of its own.
+	$(BIN) dev --facts $(FACTS) $(DEV_FLAGS)
+
+vet: build ## Vet and test the shipped policies.
+	$(BIN) vet --strict --quiet
+	$(BIN) test --coverage
+
+check: build ## Formats, linters, policies, generated files, the table of imports.
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) tool cue fmt --check ./...
+	$(GO) tool cue vet ./...
+	$(GO) tool cue vet -c ./...
+	$(BIN) vet --strict --quiet
+	$(BIN) test --coverage >/dev/null || { $(BIN) test; exit 1; }
+	$(GO) test ./facts/gen .
+
+generate: ## Write the generated files anew.
+	$(GO) generate ./facts
+
+test: ## Every test that needs no other system than PostgreSQL's programs.
+	$(GO) test -race -timeout 20m $(TEST_FLAGS) $(TEST)
+
+test-peers: ## The adapters and the whole against a real Ironic and real SLURMs; needs root.
+	testdata/peers/run.sh $(TEST_FLAGS)
+
+bench: ## Measure everything against its references, in one run.
+	$(GO) -C bench run .
+
+bench-quick: ## The same on less, as a smoke test.
+	$(GO) -C bench run . -quick
+
+postgres: $(POSTGRES_DIR)/bin/postgres ## Fetch PostgreSQL's programs with Maven, for --postgres-bin.
+	@echo "use them: $(BIN) dev --postgres-bin $(CURDIR)/$(POSTGRES_DIR)"
+
+$(POSTGRES_DIR)/bin/postgres:
+	@command -v mvn >/dev/null || { echo "make postgres needs Maven; or install PostgreSQL with the system's packages (Debian: apt-get install postgresql)"; exit 1; }
+	@command -v unzip >/dev/null || command -v python3 >/dev/null || { echo "make postgres needs unzip or python3"; exit 1; }
+	rm -rf $(POSTGRES_DIR).new && mkdir -p $(POSTGRES_DIR).new
+	mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+	  -Dartifact=io.zonky.test.postgres:embedded-postgres-binaries-linux-$(POSTGRES_ARCH):$(POSTGRES_VERSION) \
+	  -DoutputDirectory=$(CURDIR)/$(POSTGRES_DIR).new -Dmdep.overWriteReleases=true
+	cd $(POSTGRES_DIR).new && { unzip -q -o *.jar '*.txz' 2>/dev/null || python3 -m zipfile -e *.jar .; } && tar -xJf *.txz && rm -rf *.jar *.txz META-INF
+	rm -rf $(POSTGRES_DIR) && mv $(POSTGRES_DIR).new $(POSTGRES_DIR)

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Starts real peers on loopback, runs the tests that speak to them, and stops the
+# peers again, however it ends.
+#
+#   run.sh [flags of go test]
+#
+# Environment, all optional:
+#   PEERS             which to start: ironic, ironic-basic, ironic-keystone, slurm-bookworm
+#                     (22.05), slurm-trixie (24.11), slurm-forky (26.05); default all but the last
+#   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
+#   PEER_PACKAGES     the packages to test (default the adapters and the end-to-end scenario)
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "$0")")
+root=$(cd "$here/../.." && pwd)
+peers=${PEERS:-ironic ironic-basic ironic-keystone slurm-bookworm slurm-trixie}
+export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
+work=$(mktemp -d /tmp/muster-peers-XXXXXX) # short: SLURM's sockets lie below it
+chmod 755 "$work"                          # its daemons run as users of their own
+
+say() { printf 'peers: %s\n' "$*" >&2; }
+
+stop() {
+  local code=$? name
+  trap - EXIT INT TERM
+  for name in $peers; do
+    case $name in
+      slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
+      *) "$here/ironic-down.sh" "$work/$name" || true ;;
+    esac
+  done
+  "$here/keystone-down.sh" "$work/keystone" || true
+  if [ "$code" = 0 ]; then rm -rf "$work"; else say "logs are in $work"; fi
+  exit "$code"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# block N: the first of N free ports in a row. Others run on this machine too.
+block() {
+  local first p
+  for first in $(shuf -i 20000-31000 -n 200); do
+    for ((p = first; p < first + $1; p++)); do
+      if listens "$p"; then continue 2; fi
+    done
+    echo "$first"
+    return
+  done
+  say "no $1 free ports in a row"
+  return 1
+}
+next=$(block 112)
+
+mkdir -p "$SLURM_ROOTS"
+
+# up NAME: starts one peer; what it prints last on stdout lands in NAME.out.
+up() {
+  local name=$1 out=$work/$1.out
+  case $name in
+    ironic) "$here/ironic-up.sh" "$work/$name" "$2" >"$out" ;;
+    ironic-basic) IRONIC_AUTH=http_basic "$here/ironic-up.sh" "$work/$name" "$2" >"$out" ;;
+    ironic-keystone)
+      KEYSTONE_ENDPOINTS="baremetal=http://127.0.0.1:$2" "$here/keystone-up.sh" "$work/keystone" "$3" >"$work/keystone.out"
+      IRONIC_AUTH=keystone KEYSTONE_URL=$(tail -n 1 "$work/keystone.out") "$here/ironic-up.sh" "$work/$name" "$2" >"$out"
+      ;;
+    slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
+    *) say "no such peer: $name" && return 1 ;;
+  esac
+}
+
+# The first of the Ironics starts alone: it installs what the others share. The
+# rest starts side by side, each in ports of its own.
+say "starting $peers"
+declare -A pid
+alone=1
+for name in $peers; do
+  first=$next
+  next=$((next + 16))
+  if [ -n "$alone" ] && [[ $name == ironic* ]]; then
+    up "$name" "$first" "$((first + 1))"
+    alone=
+    continue
+  fi
+  up "$name" "$first" "$((first + 1))" 2>"$work/$name.err" &
+  pid[$name]=$!
+done
+for name in "${!pid[@]}"; do
+  wait "${pid[$name]}" || { say "$name did not start:"; tail -n 30 "$work/$name.err" >&2; exit 1; }
+done
+
+slurms=()
+for name in $peers; do
+  address=$(tail -n 1 "$work/$name.out")
+  case $name in
+    ironic) export MUSTER_PEER_IRONIC=$address ;;
+    ironic-basic) export MUSTER_PEER_IRONIC_BASIC=http://admin:secret@${address#http://} ;;
+    ironic-keystone)
+      identity=$(tail -n 1 "$work/keystone.out")
+      export MUSTER_PEER_IRONIC_KEYSTONE=http://admin:secret@${identity#http://}
+      ;;
+    slurm-*) slurms+=("$work/$name/slurm.env") ;;
+  esac
+done
+if [ ${#slurms[@]} -gt 0 ]; then
+  MUSTER_PEER_SLURM=$(IFS=,; echo "${slurms[*]}")
+  export MUSTER_PEER_SLURM
+fi
+export MUSTER_PEERS=1
+say "all are up; $(env | grep -c '^MUSTER_PEER') variables name them"
+
+cd "$root"
+# -p 1: the end-to-end scenario kills and restarts peers of its own and wants the
+# machine for itself.
+# shellcheck disable=SC2086 # a list of packages
+go test -race -count=1 -p 1 -timeout 20m "$@" ${PEER_PACKAGES:-./sources/... ./cmd/muster/e2e/...}
