@@ -59,7 +59,8 @@ func (b *Bundle) Policies() []string {
 // Admit asks every gate of a policy and returns one refusal for each that does
 // not let the device pass, in the order of the policy; nil admits. A device
 // that is inventory-only is refused before any policy, and so is everything
-// under a slug that has none. It allocates nothing for a device that passes.
+// under a slug that has none. It allocates nothing for a device that passes and
+// whose Codes are given.
 func (b *Bundle) Admit(slug string, r *AdmitRequest) []Refusal {
 	policy := b.eligibility[slug]
 	if policy == nil {
@@ -71,11 +72,10 @@ func (b *Bundle) Admit(slug string, r *AdmitRequest) []Refusal {
 			Path: "device.inventory_only", Actual: "true", Expected: "false", Pos: policy.pos,
 		}}
 	}
-	var interned facts.Codes
 	codes := r.Codes
 	if codes == nil {
-		r.Facts.Intern(&interned)
-		codes = &interned
+		codes = &facts.Codes{}
+		r.Facts.Intern(codes)
 	}
 	in := input{facts: r.Facts, codes: codes, parameters: r.Parameters}
 	in.yes, in.unknown = b.whole(r.Conditions)

@@ -82,7 +82,9 @@ type Writer struct {
 	// Scope says which devices the writer speaks of; nil for one that posts.
 	Scope   *Ladder
 	scopeIn []bool
-	emits   []*ConditionType
+	panels  []panel          // the emissions that are tabulated, many at once
+	alone   []*ConditionType // the others
+	like    *likeness        // nil: every device is looked at
 }
 
 // Limits are the times and shares of policies/limits.

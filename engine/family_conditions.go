@@ -206,12 +206,25 @@ func (c *compiler) writers(b *Bundle, v cue.Value) {
 			w.Types |= 1 << t.Bit
 			if t.Observed {
 				w.Emits |= 1 << t.Bit
-				w.emits = append(w.emits, t)
+				w.alone = append(w.alone, t)
 			}
 		}
 		if t.Observed && len(t.Writers) != 1 {
 			c.fail(t.Pos, "conditions.%s: an observed type has one writer, not %s", t.Name, fmt.Sprint(t.Writers))
 		}
+	}
+	b.pack()
+}
+
+// pack joins the emissions of each writer into panels. Until then they are all
+// alone.
+func (b *Bundle) pack() {
+	for i := range b.writerList {
+		w := &b.writerList[i]
+		if like, fits := newLikeness(w.alone); fits {
+			w.like = like
+		}
+		w.panels, w.alone = newPanels(w.alone)
 	}
 }
 

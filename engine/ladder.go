@@ -35,7 +35,8 @@ type Ladder struct {
 
 	otherwisePos Pos
 	table        *table
-	wide         *wide
+	tokens       *tokens // beside a table: the rungs of single SLURM tokens
+	wide         *wide   // in place of a table
 }
 
 // Rung is one rung of a ladder.
@@ -83,10 +84,13 @@ func (l *Ladder) RungPos(i int) Pos {
 
 // first gives the index of the first matching rung, len(Rungs) for otherwise.
 func (l *Ladder) first(in *input) int {
-	if l.table != nil {
-		return l.table.first(in)
+	switch {
+	case l.wide != nil:
+		return l.wide.first(in)
+	case l.tokens != nil:
+		return min(l.table.first(in), l.tokens.first(in.facts.Slurm.States))
 	}
-	return l.wide.first(in)
+	return l.table.first(in)
 }
 
 // scan gives the same answer from the patterns themselves.

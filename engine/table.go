@@ -3,7 +3,6 @@ package engine
 import (
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/musterhq/muster/facts"
 )
@@ -147,36 +146,36 @@ func (t *table) first(in *input) int {
 	return int(t.rungs[index])
 }
 
-// build makes the table of a ladder, or its scan where the table would be too
-// large.
+// build makes the table of a ladder: of all of it, else of what is left without
+// the rungs of single tokens, else none, and the ladder is scanned.
 func (l *Ladder) build(c *compiler) {
-	t, size := l.dimensions(c)
+	all := make([]cubes, len(l.Rungs))
+	for i := range l.Rungs {
+		all[i] = l.Rungs[i].pattern.cubes
+	}
+	t, size := dimensionsOf(all, l.Conditions, &c.all)
 	if size > maxTable {
-		l.wide = newWide(l)
+		l.tokens, all = splitTokens(l)
+		t, size = dimensionsOf(all, l.Conditions, &c.all)
+	}
+	if size > maxTable {
+		l.tokens, l.wide = nil, newWide(l)
 		return
 	}
 	t.rungs = make([]uint8, size)
 	c.cost.TableSize += size
-	in := input{codes: &facts.Codes{}}
-	if t.conditions != nil {
-		for n := range t.rungs {
-			in.yes, in.unknown = t.conditions.masks(uint32(n))
-			t.rungs[n] = uint8(l.scan(&in))
-		}
-	} else {
-		t.fill(l)
-	}
+	t.fill(all)
 	l.table = t
 }
 
-// dimensions finds what the ladder tells apart and how many combinations that
-// makes; a size past maxTable means too many.
-func (l *Ladder) dimensions(c *compiler) (*table, int) {
+// dimensionsOf finds what rungs tell apart and how many combinations that makes;
+// a size past maxTable means too many.
+func dimensionsOf(rungs []cubes, conditions uint64, all *domains) (*table, int) {
 	t := &table{}
 	tests := map[int][]uint64{}
 	var checks []*predicate
-	for i := range l.Rungs {
-		for _, cube := range l.Rungs[i].pattern.cubes {
+	for _, rung := range rungs {
+		for _, cube := range rung {
 			for _, test := range cube.finite {
 				tests[test.at] = append(tests[test.at], test.allow)
 			}
@@ -188,8 +187,8 @@ func (l *Ladder) dimensions(c *compiler) (*table, int) {
 		}
 	}
 	if len(tests) == 0 && len(checks) == 0 {
-		t.conditions = newTernary(l.Conditions)
-		if len(t.bits()) > 12 {
+		t.conditions = newTernary(conditions)
+		if len(t.conditions.bits) > 12 {
 			return t, maxTable + 1
 		}
 		return t, t.conditions.size()
@@ -204,7 +203,7 @@ func (l *Ladder) dimensions(c *compiler) (*table, int) {
 	}
 	for at := range len(facts.Codes{}) {
 		if len(tests[at]) > 0 {
-			d := classes(at, tests[at], c.all[at])
+			d := classes(at, tests[at], all[at])
 			d.stride = grow(len(d.of))
 			for class, codes := range d.of {
 				for _, code := range codes {
@@ -217,13 +216,11 @@ func (l *Ladder) dimensions(c *compiler) (*table, int) {
 	for _, p := range checks {
 		t.checks = append(t.checks, checkDimension{p, grow(2)})
 	}
-	for rest := l.Conditions; rest != 0; rest &= rest - 1 {
+	for rest := conditions; rest != 0; rest &= rest - 1 {
 		t.tri = append(t.tri, triDimension{uint8(bits.TrailingZeros64(rest)), grow(3)})
 	}
 	return t, size
 }
-
-func (t *table) bits() []uint8 { return t.conditions.bits }
 
 // classes groups the codes of a fact that no test tells apart.
 func classes(at int, tests []uint64, all uint64) dimension {
@@ -247,14 +244,18 @@ func classes(at int, tests []uint64, all uint64) dimension {
 	return d
 }
 
-// fill walks every combination and asks the patterns.
-func (t *table) fill(l *Ladder) {
-	var codes facts.Codes
+// fill walks every combination and asks the rungs.
+func (t *table) fill(rungs []cubes) {
 	probe := probeInput{checks: map[*predicate]bool{}}
-	probe.codes = &codes
+	probe.codes = &facts.Codes{}
 	for n := range t.rungs {
 		t.assign(uint32(n), &probe)
-		t.rungs[n] = uint8(l.probe(&probe))
+		t.rungs[n] = uint8(slices.IndexFunc(rungs, func(cs cubes) bool {
+			return cs.given(&probe)
+		}))
+		if t.rungs[n] == 255 {
+			t.rungs[n] = uint8(len(rungs))
+		}
 	}
 }
 
@@ -288,16 +289,13 @@ func (t *table) assign(n uint32, probe *probeInput) {
 	}
 }
 
-// probe is scan over a probe.
-func (l *Ladder) probe(p *probeInput) int {
-	for i := range l.Rungs {
-		for j := range l.Rungs[i].pattern.cubes {
-			if l.Rungs[i].pattern.cubes[j].given(p) {
-				return i
-			}
+func (cs cubes) given(p *probeInput) bool {
+	for i := range cs {
+		if cs[i].given(p) {
+			return true
 		}
 	}
-	return len(l.Rungs)
+	return false
 }
 
 // given is matches with the predicates' answers given.
@@ -316,67 +314,4 @@ func (c *cube) given(p *probeInput) bool {
 		}
 	}
 	return true
-}
-
-// wide answers a ladder by scanning cubes, for ladders over too many facts.
-type wide struct {
-	cubes []wideCube
-	rungs int
-}
-
-// wideCube is a cube with its tests of SLURM's tokens packed: a set that must
-// be there whole and one of which nothing may be there.
-type wideCube struct {
-	must, never facts.SlurmStates
-	rung        int
-	cube        cube
-}
-
-func newWide(l *Ladder) *wide {
-	tokens := map[int]facts.SlurmStates{}
-	for _, f := range facts.Fields {
-		if token, ok := cutToken(f.Path); ok {
-			tokens[f.At] = token
-		}
-	}
-	w := &wide{rungs: len(l.Rungs)}
-	for i := range l.Rungs {
-		for _, c := range l.Rungs[i].pattern.cubes {
-			packed := wideCube{rung: i, cube: c}
-			packed.cube.finite = nil
-			for _, t := range c.finite {
-				token, ok := tokens[t.at]
-				switch {
-				case ok && t.allow == 1<<2:
-					packed.must |= token
-				case ok && t.allow&(1<<2) == 0 && t.allow&(1<<1) != 0:
-					packed.never |= token
-				default:
-					packed.cube.finite = append(packed.cube.finite, t)
-				}
-			}
-			w.cubes = append(w.cubes, packed)
-		}
-	}
-	return w
-}
-
-func (w *wide) first(in *input) int {
-	states := in.facts.Slurm.States
-	for i := range w.cubes {
-		c := &w.cubes[i]
-		if states&c.must == c.must && states&c.never == 0 && c.cube.matches(in) {
-			return c.rung
-		}
-	}
-	return w.rungs
-}
-
-// cutToken finds the SLURM token that a path tests.
-func cutToken(path string) (facts.SlurmStates, bool) {
-	name, ok := strings.CutPrefix(path, "slurm.states.")
-	if !ok {
-		return 0, false
-	}
-	return facts.SlurmToken(name)
 }

@@ -15,7 +15,7 @@ import (
 func TestEmissionsJudgeByNothingUnread(t *testing.T) {
 	t.Parallel()
 	b := shippedBundle(t)
-	o := newLeafOracle(t, b)
+	o := &leafOracle{} // for its walk only: nothing is asked of CUE
 	for _, kind := range b.Catalogue() {
 		if kind.Emission == nil {
 			continue
