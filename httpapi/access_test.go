@@ -41,6 +41,7 @@ func pathOf(template string, device int64) string {
 func TestAuthorisationMatrix(t *testing.T) {
 	w := newWorld(t)
 	device := w.bear(w.lab, "gpu-1", node(ready))
+	w.exec("insert into racks (site_id, source_ref, name) values ($1, 'r1', 'gpu-1 rack')", w.lab.ID)
 	sites := map[string][]string{"every site": nil, "its own site": {"lab"}, "another site": {"annex"}, "no site": {}}
 	for whose, names := range sites {
 		for _, scope := range httpapi.Scopes() {
@@ -50,6 +51,10 @@ func TestAuthorisationMatrix(t *testing.T) {
 				here := names == nil || slices.Contains(names, "lab")
 				aboutDevice := strings.Contains(one.Path, "{id}") || one.Path == "/api/v1/device-conditions/" && one.Method == http.MethodPost || strings.HasSuffix(one.Path, "/apply/")
 				aboutSite := strings.Contains(one.Path, "{site}") || strings.HasSuffix(one.Path, "/evaluate/")
+				if strings.HasPrefix(one.Path, "/ui/") {
+					w.checkPage(one, scope, here, a)
+					continue
+				}
 				switch {
 				case one.Public && a.Status == http.StatusOK:
 				case !one.Public && scope != one.Scope:
@@ -70,6 +75,23 @@ func TestAuthorisationMatrix(t *testing.T) {
 	}
 }
 
+// checkPage is what the matrix wants of a page.
+func (w *world) checkPage(one httpapi.RouteInfo, scope string, here bool, a answer) {
+	w.t.Helper()
+	want := http.StatusOK
+	switch {
+	case strings.HasPrefix(one.Path, "/ui/login/"):
+		want = http.StatusUnauthorized // it takes no bearer
+	case !one.Public && scope != one.Scope:
+		want = http.StatusForbidden
+	case strings.Contains(one.Path, "{id}") && !here:
+		want = http.StatusNotFound
+	}
+	if a.Status != want || !here && (strings.Contains(string(a.Body), "gpu-1") || strings.Contains(string(a.Body), "lab<")) {
+		w.t.Errorf("%s %s with %s: %d, want %d: %s", one.Method, one.Path, scope, a.Status, want, a.Body)
+	}
+}
+
 func TestNobodyIsAnsweredWithoutAToken(t *testing.T) {
 	w := newWorld(t)
 	device := w.bear(w.lab, "gpu-1", node(ready))
@@ -79,6 +101,12 @@ func TestNobodyIsAnsweredWithoutAToken(t *testing.T) {
 			continue
 		}
 		path := pathOf(one.Path, device)
+		if strings.HasPrefix(path, "/ui/") {
+			if a := w.ask("", one.Method, path, nil); a.Status != http.StatusUnauthorized || !strings.Contains(string(a.Body), `type="password"`) || strings.Contains(string(a.Body), "gpu-1") {
+				t.Errorf("%s: %d %s", path, a.Status, a.Body)
+			}
+			continue
+		}
 		a := w.ask("", one.Method, path, w.bodyOf(one, device))
 		a.refused(http.StatusUnauthorized, "unauthenticated")
 		if !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") {

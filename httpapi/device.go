@@ -47,6 +47,15 @@ type unread struct {
 const reasonNoRow = "NoRow"
 
 func (s *Server) showDevice(r *request) (*reply, error) {
+	v, err := s.detail(r)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(v), nil
+}
+
+// detail reads the device that the path names with what decided its status.
+func (s *Server) detail(r *request) (*deviceDetail, error) {
 	row, err := s.device(r)
 	if err != nil {
 		return nil, err
@@ -64,10 +73,10 @@ func (s *Server) showDevice(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tagged(deviceDetail{
+	return &deviceDetail{
 		deviceView: viewDevice(&row, &st, bundle), Conditions: decisive(bundle, &row, &st, conditions),
 		StaleConditions: staleOf(bundle, &st), Sources: sources,
-	}), nil
+	}, nil
 }
 
 // device reads the device that the path names, if it exists for the caller.

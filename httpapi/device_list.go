@@ -98,6 +98,15 @@ func typeNames(b *engine.Bundle, mask uint64) []string {
 }
 
 func (s *Server) listDevices(r *request) (*reply, error) {
+	page, err := s.devicePage(r)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+// devicePage reads the page of devices that a request asks for.
+func (s *Server) devicePage(r *request) (*list[deviceView], error) {
 	filter, err := r.deviceFilter()
 	if err != nil {
 		return nil, err
@@ -108,7 +117,7 @@ func (s *Server) listDevices(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := list[deviceView]{}
+	page := &list[deviceView]{}
 	if len(rows) > limit {
 		rows = rows[:limit]
 		page.Next = r.next(key(rows[limit-1].ID))
@@ -122,7 +131,7 @@ func (s *Server) listDevices(r *request) (*reply, error) {
 		st := standings[rows[i].ID]
 		page.Items[i] = viewDevice(&rows[i], &st, bundle)
 	}
-	return ok(page), nil
+	return page, nil
 }
 
 // standings judges the age of what devices are known by.

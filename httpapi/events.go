@@ -52,16 +52,25 @@ func (s *Server) listEvents(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	page, err := s.history(r, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+// history reads the page of a device's history that a request asks for.
+func (s *Server) history(r *request, id int64) (*list[eventView], error) {
 	before, err := r.afterID()
 	if err != nil {
 		return nil, err
 	}
 	limit := r.limit()
-	rows, err := store.LifecycleEvents(r.Context(), s.DB, row.ID, r.query["kind"], before, limit+1)
+	rows, err := store.LifecycleEvents(r.Context(), s.DB, id, r.query["kind"], before, limit+1)
 	if err != nil {
 		return nil, err
 	}
-	page := list[eventView]{Items: []eventView{}}
+	page := &list[eventView]{Items: []eventView{}}
 	if len(rows) > limit {
 		rows = rows[:limit]
 		page.Next = r.next(key(rows[limit-1].ID))
@@ -69,5 +78,5 @@ func (s *Server) listEvents(r *request) (*reply, error) {
 	for i := range rows {
 		page.Items = append(page.Items, viewEvent(&rows[i], s.Policies.Current()))
 	}
-	return ok(page), nil
+	return page, nil
 }

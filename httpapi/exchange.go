@@ -98,7 +98,7 @@ func (s *Server) Handler() http.Handler {
 		}()
 		in := r.Clone(ctx)
 		in.Body = http.MaxBytesReader(out, r.Body, maxBody)
-		if strings.HasPrefix(in.URL.Path, apiRoot+"/") && !strings.HasSuffix(in.URL.Path, "/") && in.URL.Path != documentPath {
+		if (strings.HasPrefix(in.URL.Path, apiRoot+"/") || strings.HasPrefix(in.URL.Path, pageRoot)) && !strings.HasSuffix(in.URL.Path, "/") && in.URL.Path != documentPath && in.URL.Path != stylePath {
 			in.URL.Path += "/"
 			in.URL.RawPath = ""
 		}

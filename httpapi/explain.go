@@ -91,14 +91,23 @@ func (s *Server) explainDevice(r *request) (*reply, error) {
 	if event := r.query.Get("event"); event != "" {
 		return s.explainEvent(r, row.ID, event)
 	}
-	e, err := s.Devices.Explain(r.Context(), row.ID)
+	v, err := s.explanation(r, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	return ok(v), nil
+}
+
+// explanation tells why a device, which exists for the caller, is what it is.
+func (s *Server) explanation(r *request, id int64) (*explanation, error) {
+	e, err := s.Devices.Explain(r.Context(), id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, deviceNotFound()
 	}
 	if err != nil {
 		return nil, err
 	}
-	v := explanation{
+	v := &explanation{
 		Device: deviceName{e.Device.ID, e.Device.Name, e.Site.Spec.Name}, At: e.At.UTC(), BundleVersion: e.BundleVersion,
 		Status: e.Device.Operational, Rung: orNil(e.Device.Rung), Derived: e.Derived, Held: e.Standing.Held, Frozen: e.Frozen, StatusFresh: e.Standing.StatusFresh,
 		Freeze: viewTrace(&e.Freeze), Health: viewTrace(&e.Health), CustomerReady: viewTrace(&e.Ready),
@@ -108,7 +117,7 @@ func (s *Server) explainDevice(r *request) (*reply, error) {
 	if e.Derived {
 		v.Operational = viewStatus(&e.Status)
 	}
-	return ok(v), nil
+	return v, nil
 }
 
 func conditionTraces(e *devices.Explanation) []conditionTrace {

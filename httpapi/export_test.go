@@ -1,10 +1,15 @@
 package httpapi
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gorilla/mux"
+
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/store"
 )
 
 // RouteInfo is a registered operation as tests compare it.
@@ -54,3 +59,17 @@ func (s *Server) TemplateOf(r *http.Request) string {
 
 // Depth is how deep a body nests.
 func Depth(body []byte) int { return depth(body) }
+
+// ReferencePage is what a page of devices cannot do without: its statement and
+// its encoding.
+func (s *Server) ReferencePage(ctx context.Context, limit int) ([]byte, error) {
+	rows, err := store.ListDevices(ctx, s.DB, store.DeviceFilter{Retired: new(bool), Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	page := list[deviceView]{Items: make([]deviceView, len(rows))}
+	for i := range rows {
+		page.Items[i] = viewDevice(&rows[i], &devices.Standing{StatusFresh: true}, s.Policies.Current())
+	}
+	return json.Marshal(page)
+}

@@ -52,6 +52,15 @@ type changeRow struct {
 }
 
 func (s *Server) showFleet(r *request) (*reply, error) {
+	v, err := s.summary(r)
+	if err != nil {
+		return nil, err
+	}
+	return ok(v), nil
+}
+
+// summary counts what exists for the caller.
+func (s *Server) summary(r *request) (*fleetView, error) {
 	bundle := s.Policies.Current()
 	if bundle == nil {
 		return nil, devices.ErrPolicyNotLoaded
@@ -77,7 +86,7 @@ func (s *Server) showFleet(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Recent: []changeRow{}}
+	v := &fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Recent: []changeRow{}}
 	for i := range sites {
 		one := siteCount{Site: sites[i].Spec.Name, countsView: emptyCounts(), StaleSources: listed(stale[sites[i].ID])}
 		if at := slices.IndexFunc(counted, func(c store.SiteCount) bool { return c.SiteID == sites[i].ID }); at >= 0 {
@@ -92,7 +101,7 @@ func (s *Server) showFleet(r *request) (*reply, error) {
 			Rung: orNil(e.Rung), At: e.CreatedAt, Cause: e.Cause,
 		})
 	}
-	return ok(v), nil
+	return v, nil
 }
 
 func emptyCounts() countsView {

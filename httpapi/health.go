@@ -3,9 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/musterhq/muster/store"
@@ -54,28 +52,4 @@ func plainText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text)) // the caller may be gone
-}
-
-// index tells a newcomer what to ask.
-func (s *Server) index(w http.ResponseWriter, r *http.Request) {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
-	base := scheme + "://" + r.Host
-	var b strings.Builder
-	b.WriteString("muster decides what every machine of a fleet is fit for, and says why.\n\nAsk, with a token (muster token create):\n\n")
-	for _, line := range []struct{ path, says string }{
-		{"/fleet/summary/", "counts by status and site, and what changed last"},
-		{"/devices/?operational_status=quarantine", "devices, filtered"},
-		{"/devices/1/", "one device, with the conditions that decided its status"},
-		{"/devices/1/explain/", "every rung of every ladder: which matched, and why not the others"},
-		{"/devices/1/lifecycle-events/", "how it came to be so"},
-		{"/sites/", "sites; each has sources/ below it"},
-		{"/policies/", "what is decided, with file and line"},
-	} {
-		fmt.Fprintf(&b, "  # %s\n  curl -H \"Authorization: Bearer $MUSTER_TOKEN\" '%s%s%s'\n\n", line.says, base, apiRoot, line.path)
-	}
-	fmt.Fprintf(&b, "Everything there is: %s%s\n", base, documentPath)
-	plainText(w, http.StatusOK, b.String())
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// authenticate tells who asks.
-func (s *Server) authenticate(r *http.Request) (Principal, error) {
+// authenticate tells who asks. A page takes a session for a token: nothing is
+// ever written for one.
+func (s *Server) authenticate(r *http.Request, page bool) (Principal, error) {
 	if s.Auth == nil {
 		if local(r) && localHost(r.Host) {
 			return Principal{Name: "local", Scopes: Scopes()}, nil
@@ -17,6 +18,14 @@ func (s *Server) authenticate(r *http.Request) (Principal, error) {
 		return Principal{}, unauthenticated("no authentication is configured here: only this machine itself is answered")
 	}
 	credential := bearer(r)
+	if page && credential == "" {
+		credential = session(r)
+	}
+	return s.known(r, credential)
+}
+
+// known tells whose a credential is.
+func (s *Server) known(r *http.Request, credential string) (Principal, error) {
 	if credential == "" {
 		return Principal{}, unauthenticated("send a token as `Authorization: Bearer …`: `muster token create` makes one")
 	}

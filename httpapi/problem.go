@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -73,6 +74,7 @@ var statusOf = map[devices.Code]int{
 	devices.CodeSnapshotIncomplete: http.StatusUnprocessableEntity,
 	devices.CodeDeviceNotFound:     http.StatusNotFound,
 	devices.CodeDeviceRetired:      http.StatusConflict,
+	devices.CodeOutOfScope:         http.StatusConflict,
 	devices.CodeDataRefused:        http.StatusUnprocessableEntity,
 }
 
@@ -81,7 +83,6 @@ var statusOf = map[devices.Code]int{
 func problemOf(err error) *problem {
 	var p *problem
 	var refused *devices.RefusedError
-	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -94,15 +95,28 @@ func problemOf(err error) *problem {
 		p = refuse(http.StatusServiceUnavailable, "policy_not_loaded", "this server has not loaded the active policy: see /api/v1/policies/status/").set("Retry-After", "5")
 	case errors.Is(err, context.Canceled):
 		p = refuse(statusClientGone, "client_gone", "the request was given up")
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), databaseSays(err, "57014"): // query_canceled: its own time-out
 		p = refuse(http.StatusServiceUnavailable, "timed_out", "the answer took too long: ask for less, or again later").set("Retry-After", "5")
-	case errors.As(err, &connect):
+	case databaseGone(err):
 		p = refuse(http.StatusServiceUnavailable, "database_unavailable", "the database does not answer: ask again later").set("Retry-After", "5")
 	default:
 		p = refuse(http.StatusInternalServerError, "internal_error", "something failed here: the server's log tells what under this request_id")
 	}
 	p.cause = err
 	return p
+}
+
+// databaseSays reports whether the database refused with a code of a class.
+func databaseSays(err error, class string) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Code, class)
+}
+
+// databaseGone reports whether there is no database to ask: it cannot be
+// reached, is stopping or starting, or has no connection left.
+func databaseGone(err error) bool {
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect) || databaseSays(err, "57P0") || databaseSays(err, "53300") || databaseSays(err, "08")
 }
 
 // statusClientGone is what the log shows for a caller that hung up; nobody

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -9,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/musterhq/muster/httpapi"
 )
@@ -161,6 +165,36 @@ func TestRequestsAreLoggedWithoutSecrets(t *testing.T) {
 			t.Errorf("%s is %q", name, a.Header.Get(name))
 		}
 	}
+}
+
+func TestADatabaseThatDoesNotAnswerIsToldFromAFaultOfOurs(t *testing.T) {
+	gone := &pgconn.PgError{Code: "57P01", Message: "terminating connection due to administrator command"}
+	for name, try := range map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"stopping":        {gone, http.StatusServiceUnavailable, "database_unavailable"},
+		"out of time":     {&pgconn.PgError{Code: "57014"}, http.StatusServiceUnavailable, "timed_out"},
+		"deadline":        {context.DeadlineExceeded, http.StatusServiceUnavailable, "timed_out"},
+		"a fault of ours": {&pgconn.PgError{Code: "42703", Message: "column secret does not exist"}, http.StatusInternalServerError, "internal_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(d *httpapi.Deps) { d.Auth = failing{fmt.Errorf("read token: %w", try.err)} })
+			a := w.ask(w.token, http.MethodGet, "/api/v1/sites/", nil)
+			a.refused(try.status, try.code)
+			if strings.Contains(string(a.Body), "secret") || !strings.Contains(w.log.String(), "read token") {
+				t.Errorf("answered %s, logged %s", a.Body, w.log)
+			}
+		})
+	}
+}
+
+// failing is an authenticator that cannot tell.
+type failing struct{ err error }
+
+func (f failing) Authenticate(context.Context, string) (httpapi.Principal, error) {
+	return httpapi.Principal{}, f.err
 }
 
 // FuzzDepth holds the depth that is counted against the one that is decoded.

@@ -18,7 +18,7 @@ const (
 // handler answers a request that was let in and fits the document.
 type handler func(r *request) (*reply, error)
 
-// route is one operation. Exactly one of answer and plain is set.
+// route is one operation. Exactly one of answer, page and plain is set.
 type route struct {
 	method string
 	path   string // as the document spells it
@@ -26,6 +26,7 @@ type route struct {
 	public bool   // asks for nobody's name
 	local  bool   // from this machine it needs no scope
 	answer handler
+	page   pageHandler      // for people; a session will do for a token
 	plain  http.HandlerFunc // for what is not JSON
 }
 
@@ -60,6 +61,12 @@ func (s *Server) table() []route {
 		{method: http.MethodGet, path: "/readyz", public: true, plain: s.ready},
 		{method: http.MethodGet, path: "/metrics", scope: MetricsRead, local: true, plain: s.serveMetrics},
 		{method: http.MethodGet, path: "/", public: true, plain: s.index},
+		{method: http.MethodGet, path: pageRoot + "/", scope: DeviceRead, page: s.fleetPage},
+		{method: http.MethodGet, path: pageRoot + "/devices/", scope: DeviceRead, page: s.devicesPage},
+		{method: http.MethodGet, path: pageRoot + "/devices/{id}/", scope: DeviceRead, page: s.devicePageOf},
+		{method: http.MethodGet, path: stylePath, public: true, plain: s.style},
+		{method: http.MethodGet, path: loginPath, public: true, plain: s.loginLink},
+		{method: http.MethodPost, path: loginPath, public: true, plain: s.login},
 	}
 }
 
@@ -114,7 +121,7 @@ func (s *Server) serve(one route, op *operation) http.HandlerFunc {
 		principal, err := s.admit(r, one)
 		t.principal = principal.Name
 		if err != nil {
-			s.fail(w, r, t, err)
+			s.turnAway(w, r, one, err)
 			return
 		}
 		if one.plain != nil {
@@ -123,17 +130,37 @@ func (s *Server) serve(one route, op *operation) http.HandlerFunc {
 		}
 		in := &request{Request: r, principal: principal, vars: mux.Vars(r)}
 		if err := s.contract.check(in, op); err != nil {
-			s.fail(w, r, t, err)
+			s.turnAway(w, r, one, err)
 			return
 		}
-		answer, err := one.answer(in)
-		if err == nil {
-			err = answer.write(w, r)
-		}
-		if err != nil {
-			s.fail(w, r, t, err)
+		if err := s.respond(w, in, one); err != nil {
+			s.turnAway(w, r, one, err)
 		}
 	}
+}
+
+func (s *Server) respond(w http.ResponseWriter, r *request, one route) error {
+	if one.page != nil {
+		name, data, err := one.page(r)
+		if err != nil {
+			return err
+		}
+		return s.pages.write(w, http.StatusOK, name, data)
+	}
+	answer, err := one.answer(r)
+	if err != nil {
+		return err
+	}
+	return answer.write(w, r.Request)
+}
+
+// turnAway answers with a problem: people get it as a page.
+func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, one route, err error) {
+	if one.page == nil {
+		s.fail(w, r, trailOf(r), err)
+		return
+	}
+	s.failPage(w, r, err)
 }
 
 // admit tells who asks, and refuses who may not. It comes before anything that
@@ -142,7 +169,7 @@ func (s *Server) admit(r *http.Request, one route) (Principal, error) {
 	if one.public || one.local && local(r) && bearer(r) == "" {
 		return Principal{}, nil
 	}
-	principal, err := s.authenticate(r)
+	principal, err := s.authenticate(r, one.page != nil)
 	if err != nil {
 		return Principal{}, err
 	}

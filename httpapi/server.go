@@ -58,6 +58,7 @@ type Server struct {
 	Deps
 	routes   []route
 	contract *contract
+	pages    *pages
 	router   *mux.Router
 	limiter  *limiter
 	metrics  *metrics
@@ -76,6 +77,9 @@ func New(d Deps) (*Server, error) {
 	s := &Server{Deps: d, limiter: newLimiter(d.Rate, time.Now)}
 	var err error
 	if s.contract, err = loadContract(); err != nil {
+		return nil, err
+	}
+	if s.pages, err = loadPages(); err != nil {
 		return nil, err
 	}
 	s.routes = s.table()
