@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -73,3 +74,25 @@ func (r *request) next(keys ...string) *string {
 
 // key spells a number as a key of a cursor.
 func key(id int64) string { return strconv.FormatInt(id, 10) }
+
+// paged cuts the page that a request asks for from a whole list, in the order of
+// its keys by bytes: a database may order names otherwise.
+func paged[T any](r *request, items []T, keyOf func(T) string) (list[T], error) {
+	keys, err := r.after(1)
+	if err != nil {
+		return list[T]{}, err
+	}
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(keyOf(a), keyOf(b)) })
+	page := list[T]{Items: []T{}}
+	for _, item := range items {
+		if keys != nil && keyOf(item) <= keys[0] {
+			continue
+		}
+		if len(page.Items) == r.limit() {
+			page.Next = r.next(keyOf(page.Items[len(page.Items)-1]))
+			break
+		}
+		page.Items = append(page.Items, item)
+	}
+	return page, nil
+}

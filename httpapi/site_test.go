@@ -26,6 +26,14 @@ func TestSourcesTellHowWellTheyAreRead(t *testing.T) {
 	if stale, reason := column(v, "stale"), column(v, "reason"); !cmp.Equal(stale, []any{true, false}) || !cmp.Equal(reason, []any{"IronicUnreachable", nil}) {
 		t.Errorf("stale %v because of %v", stale, reason)
 	}
+	first := w.get("/api/v1/sites/lab/sources/?limit=1")
+	if rest := w.get(first["next"].(string)); !cmp.Equal(column(rest, "source"), []any{"slurm"}) || rest["next"] != nil {
+		t.Errorf("the second page has %v", rest)
+	}
+	sites := w.get("/api/v1/sites/?limit=1")
+	if rest := w.get(sites["next"].(string)); !cmp.Equal(column(sites, "name"), []any{"annex"}) || !cmp.Equal(column(rest, "name"), []any{"lab"}) || rest["next"] != nil {
+		t.Errorf("sites %v, then %v", sites, rest)
+	}
 	w.ask(w.token, http.MethodGet, "/api/v1/sites/lab/sources/netbox/", nil).refused(http.StatusNotFound, "source_not_found")
 	w.ask(w.token, http.MethodGet, "/api/v1/sites/moon/sources/", nil).refused(http.StatusNotFound, "site_not_found")
 }

@@ -36,14 +36,18 @@ func (s *Server) listSites(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := list[siteView]{Items: []siteView{}}
+	var views []siteView
 	for i := range sites {
 		spec := &sites[i].Spec
-		page.Items = append(page.Items, siteView{
+		views = append(views, siteView{
 			ID: sites[i].ID, Name: spec.Name, Revision: sites[i].Revision, EngagementMode: spec.EngagementMode, Inventory: spec.Inventory,
 			InventoryOnly: spec.InventoryOnly, PlacementEnabled: spec.PlacementEnabled, TraitBased: spec.TraitBased,
 			ForceReclaimEnabled: spec.ForceReclaimEnabled, Sources: listed(spec.SourceNames()), AppliedAt: sites[i].AppliedAt.UTC(), AppliedBy: sites[i].AppliedBy,
 		})
+	}
+	page, err := paged(r, views, func(v siteView) string { return v.Name })
+	if err != nil {
+		return nil, err
 	}
 	return ok(page), nil
 }
@@ -139,9 +143,13 @@ func (s *Server) listSources(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := list[sourceView]{Items: []sourceView{}}
+	var views []sourceView
 	for i := range reports {
-		page.Items = append(page.Items, s.viewSource(&site, &reports[i]))
+		views = append(views, s.viewSource(&site, &reports[i]))
+	}
+	page, err := paged(r, views, func(v sourceView) string { return v.Source })
+	if err != nil {
+		return nil, err
 	}
 	return ok(page), nil
 }
