@@ -34,16 +34,23 @@ What is stored goes to a private PostgreSQL with its default settings (durable: 
 	return nil
 }
 
-// commit names the source that was measured; "unknown" outside a work tree.
+// commit names the source that was measured, "unknown" outside a work tree.
 func commit(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--abbrev=12", "--dirty").Output()
+	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=12", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	changes, err := exec.CommandContext(ctx, "git", append([]string{"status", "--porcelain", "--"}, measured...)...).Output()
+	if err != nil || len(changes) > 0 {
+		return strings.TrimSpace(string(head)) + " with changes"
+	}
+	return strings.TrimSpace(string(head))
 }
+
+// measured are the folders whose code or policies the figures are of.
+var measured = []string{".", "../devices", "../embedded", "../engine", "../facts", "../fleet", "../migrations", "../policies", "../reconciler", "../schema", "../sources", "../store"}
 
 func cpuModel() string { return after("/proc/cpuinfo", "model name\t: ") }
 func kernel() string   { return strings.TrimSpace(after("/proc/sys/kernel/osrelease", "")) }
