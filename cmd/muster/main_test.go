@@ -3,10 +3,14 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -17,27 +21,38 @@ import (
 // update writes what commands print into the scripts.
 var update = flag.Bool("update", false, "update the scripts")
 
-// TestMain is the command itself where it is called by that name: scripts and
-// sandboxed children call this test binary as muster.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "muster" {
-		main()
+// The command is built as it is shipped: under the race detector it loads
+// policies so slowly that these tests would take the better part of an hour.
+// What runs in it side by side has tests with the detector of its own.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "muster-built-")
+	if err != nil {
+		return "", err
 	}
+	binary := filepath.Join(dir, "muster")
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build muster: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
 	pgtest.Main(m)
+	if dir, _ := built(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
 }
 
-// musterBinary gives a file called muster that is this test binary.
+// musterBinary gives the built command.
 func musterBinary(t testing.TB) string {
 	t.Helper()
-	self, err := os.Executable()
+	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "muster")
-	if err := os.Symlink(self, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return filepath.Join(dir, "muster")
 }
 
 // TestScripts runs testdata/script: what a person types and sees. A script whose

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ func child(what string) {
 			}
 			all = append(all, block)
 			time.Sleep(time.Millisecond)
+			runtime.KeepAlive(all)
 		}
 	case "spin":
 		for i := 0; ; i++ {
