@@ -231,13 +231,15 @@ cd "$dir"
 setsid nohup env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY \
   "$python" -c 'import sys; sys.argv[0] = "ironic"; from ironic.cmd.singleprocess import main; main()' \
   --config-file "$dir/ironic.conf" --config-dir "$dir/conf.d" </dev/null >"$dir/ironic.out" 2>&1 &
-echo $! >"$pidfile"
+pid=$!
+echo "$pid" >"$pidfile"
 
 deadline=$(($(date +%s) + ${IRONIC_WAIT:-90}))
 while :; do
-  if ! alive; then
+  # By the pid alone: until it has become Ironic, nothing shows whose it is.
+  if ! kill -0 "$pid" 2>/dev/null; then
     say "Ironic died at start; see $log and $dir/ironic.out"
-    tail -20 "$dir/ironic.out" "$log" >&2 || true
+    tail -n 20 "$dir/ironic.out" "$log" >&2 || true
     exit 1
   fi
   read -r status ok < <(answers /v1/drivers)

@@ -119,7 +119,7 @@ serve(wsgi.initialize_public_application(), host="127.0.0.1", port=port, threads
 fi
 
 # Waits for the first answer, then makes what is missing; each step does nothing where its thing exists.
-"$python" - "$url" "$password" "${KEYSTONE_ENDPOINTS:-}" "${KEYSTONE_WAIT:-60}" <<'PY' || { tail -20 "$dir/keystone.out" "$dir/keystone.log" >&2 || true; exit 1; }
+"$python" - "$url" "$password" "${KEYSTONE_ENDPOINTS:-}" "${KEYSTONE_WAIT:-60}" <<'PY' || { tail -n 20 "$dir/keystone.out" "$dir/keystone.log" >&2 || true; exit 1; }
 import json, sys, time, urllib.error, urllib.request
 
 url, password, catalog, patience = sys.argv[1:]
