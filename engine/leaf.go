@@ -185,7 +185,7 @@ func (c *compiler) scalarLeaf(l leaf, v cue.Value, text func(*facts.Facts) facts
 	if err != nil {
 		return l, fmt.Errorf("%s: %w", l.path, err)
 	}
-	if err := s.agrees(v); err != nil {
+	if err := s.agrees(c.ctx, v); err != nil {
 		return l, fmt.Errorf("%s: %w", l.path, err)
 	}
 	p := &predicate{path: l.path, text: text, str: s.str, num: s.num}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/musterhq/muster/facts"
@@ -316,5 +315,3 @@ func triCube(bit, tri uint8) cube {
 }
 
 func fullDomain(f facts.Field) uint64 { return 1<<(len(f.Values)+1) - 1 }
-
-func countCodes(set uint64) int { return bits.OnesCount64(set) }

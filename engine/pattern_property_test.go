@@ -69,7 +69,7 @@ const roundSize = 200
 func rapidChecks() int { return 100 }
 
 // Ladders of random rungs give the first rung that CUE says matches, from a
-// table and from a scan alike.
+// table, from a scan and with SLURM's tokens apart alike.
 func TestRandomLaddersGiveTheFirstRung(t *testing.T) {
 	t.Parallel()
 	a := newAsked(t)
@@ -78,7 +78,11 @@ func TestRandomLaddersGiveTheFirstRung(t *testing.T) {
 		l := &Ladder{Name: "random"}
 		for range rapid.IntRange(1, 3).Draw(t, "rungs") {
 			a.c.findings = nil
-			p := a.c.patternOf(a.pattern(a.text(t)), nil)
+			text := a.text(t)
+			if rapid.IntRange(0, 2).Draw(t, "single") == 0 {
+				text = rapid.SampledFrom([]string{"slurm: states: DRAIN: true", "slurm: states: IDLE: true", "any: [{slurm: states: IDLE: true}, {slurm: states: DRAIN: true}]"}).Draw(t, "token")
+			}
+			p := a.c.patternOf(a.pattern(text), nil)
 			if len(a.c.findings) > 0 {
 				continue
 			}
@@ -86,7 +90,7 @@ func TestRandomLaddersGiveTheFirstRung(t *testing.T) {
 			l.Conditions |= p.conditions()
 		}
 		l.build(a.c)
-		scanned := newWide(l)
+		scanned, split := newWide(l), splitLadder(a.c, l)
 		if l.table != nil {
 			tabulated++
 		} else {
@@ -102,10 +106,23 @@ func TestRandomLaddersGiveTheFirstRung(t *testing.T) {
 			if want < 0 {
 				want = len(l.Rungs)
 			}
-			if first, scan, wide := l.first(&s.in), l.scan(&s.in), scanned.first(&s.in); first != want || scan != want || wide != want {
-				t.Fatalf("want rung %d; first %d, scan %d, wide %d", want, first, scan, wide)
+			if first, scan, wide, apart := l.first(&s.in), l.scan(&s.in), scanned.first(&s.in), split.first(&s.in); first != want || scan != want || wide != want || apart != want {
+				t.Fatalf("want rung %d; first %d, scan %d, wide %d, tokens apart %d", want, first, scan, wide, apart)
 			}
 		}
 	})
 	t.Logf("%d tabulated, %d wide", tabulated, wideOnes)
+}
+
+// splitLadder is the ladder as it is built when its table would be too large:
+// with the rungs of single tokens apart, or scanned.
+func splitLadder(c *compiler, l *Ladder) *Ladder {
+	tokens, rest := splitTokens(l)
+	t, size := dimensionsOf(rest, l.Conditions, &c.all)
+	if size > maxTable {
+		return &Ladder{Rungs: l.Rungs, wide: newWide(l)}
+	}
+	t.rungs = make([]uint8, size)
+	t.fill(rest)
+	return &Ladder{Rungs: l.Rungs, tokens: tokens, table: t}
 }

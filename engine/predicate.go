@@ -228,7 +228,7 @@ func ordered[T string | float64](op cue.Op, limit T) func(T) bool {
 
 // agrees asks CUE about the texts that the leaf names and texts near them, and
 // reports the first on which the translation differs.
-func (s *scalar) agrees(v cue.Value) error {
+func (s *scalar) agrees(ctx *cue.Context, v cue.Value) error {
 	tried := []string{"", "x", "null"}
 	for _, sample := range s.samples[:min(len(s.samples), 64)] {
 		tried = append(tried, sample, sample+"x", "x"+sample, strings.ToUpper(sample))
@@ -236,7 +236,7 @@ func (s *scalar) agrees(v cue.Value) error {
 	slices.Sort(tried)
 	for _, text := range slices.Compact(tried) {
 		ours := s.str != nil && s.str(text)
-		if theirs := v.Subsume(v.Context().Encode(text)) == nil; ours != theirs {
+		if theirs := v.Subsume(ctx.Encode(text)) == nil; ours != theirs {
 			return fmt.Errorf("it cannot be compiled: CUE and the engine differ on %q; write a disjunction of texts or a regular expression (=~)", text)
 		}
 	}
