@@ -11,11 +11,11 @@ import (
 )
 
 // document writes the run as Markdown, with what one has to know to judge it.
-func (r *report) document(ctx context.Context, file, server string, e effort, took time.Duration) error {
+func (r *report) document(file, server string, e effort, took time.Duration) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Measured %s\n\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"))
 	fmt.Fprintf(&b, "By `cd bench && go run . -out FILE` at commit %s, in %s. Machine: %s; %d cores; Linux %s; %s; PostgreSQL %s. Load average over the last five minutes: %s before, %s after.\n\n",
-		commit(ctx), took.Round(time.Second), cpuModel(), runtime.NumCPU(), kernel(), runtime.Version(), server, r.loadBefore, loadAverage())
+		r.commit, took.Round(time.Second), cpuModel(), runtime.NumCPU(), kernel(), runtime.Version(), server, r.loadBefore, loadAverage())
 	fmt.Fprintf(&b, `What needs no database is measured in CPU time of the process: %d rounds of about %v a contender, by turns, each round starting with another one; medians, and the middle half of the rounds as the noise. "Of the first" is the median of the ratios round by round to the first contender above. Answers are compared before anything is timed. The other engines are used straightforwardly: programs compiled and inputs converted beforehand.
 
 What is stored goes to a private PostgreSQL with its default settings (durable: fsync and synchronous commit on, 128 MB of shared buffers), through the reconciler's own sweeps from sources in memory; wall time, site by site in turns with the plain way, which is COPY into a temporary table and one upsert of the same condition rows in batches of %s on one connection, into a table with the primary key alone.

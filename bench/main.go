@@ -56,7 +56,7 @@ func run(ctx context.Context) (err error) {
 		devices = *count / siteCount * siteCount
 	}
 	start := time.Now()
-	r := &report{said: os.Stdout, loadBefore: loadAverage()}
+	r := &report{said: os.Stdout, commit: commit(ctx), loadBefore: loadAverage()}
 	if *only != "database" {
 		if err := benchEngine(r, e); err != nil {
 			return err
@@ -73,7 +73,7 @@ func run(ctx context.Context) (err error) {
 	if *out == "" {
 		return nil
 	}
-	return r.document(ctx, *out, server, e, time.Since(start))
+	return r.document(*out, server, e, time.Since(start))
 }
 
 // benchEngine measures what needs no database.

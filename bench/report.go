@@ -11,7 +11,7 @@ type report struct {
 	tables []*table
 	said   io.Writer // told of each table at once
 
-	loadBefore string
+	commit, loadBefore string // when the run began
 }
 
 // table is one measured piece of work, with what it should reach.
