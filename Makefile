@@ -31,7 +31,7 @@ vet: build ## Vet and test the shipped policies.
 	$(BIN) test --coverage
 
 check: build ## Formats, linters, policies, generated files, the table of imports.
-	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	@unformatted=$$(gofmt -l .); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted, run gofmt -w:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...

@@ -43,6 +43,7 @@ func TestADevelopmentServerLivesAndIsAsked(t *testing.T) {
 		{"a snapshot is judged as the server judges", d.snapshot},
 		{"kill -9 loses nothing", d.killed},
 		{"Ctrl-C ends everything", d.interrupted},
+		{"a fresh start moves the old one aside", d.fresh},
 	} {
 		if !t.Run(step.name, step.run) {
 			t.Fatalf("the steps behind this one rest on it\n%s", d.log)
@@ -373,5 +374,23 @@ func (d *development) interrupted(t *testing.T) {
 	}
 	if _, errs, code := d.run(t, "device", "list"); code != 3 || !strings.Contains(errs, "is it running?") {
 		t.Errorf("asked afterwards: exit code %d, %s", code, errs)
+	}
+}
+
+func (d *development) fresh(t *testing.T) {
+	welcome := d.start(t, "127.0.0.1:0", "--fresh")
+	aside := regexp.MustCompile(`what was here before is in (\S+)`).FindStringSubmatch(welcome)
+	if aside == nil {
+		t.Fatalf("it does not say where the old one is:\n%s", welcome)
+	}
+	if _, err := os.Stat(filepath.Join(aside[1], "cli.json")); err != nil {
+		t.Error(err)
+	}
+	d.until(t, "hel1-r01-c01", "in_use", "customer-in-use")
+	if out := d.must(t, "token", "list"); strings.Contains(out, "lul") {
+		t.Errorf("a token of before is there:\n%s", out)
+	}
+	if err := d.end(t, os.Interrupt); err != nil {
+		t.Error(err)
 	}
 }

@@ -104,9 +104,10 @@ func replaceIn(t *testing.T, path, pattern, by string) {
 
 // start starts the server on an address and waits until it says that it is
 // ready; it gives what it prints until then.
-func (d *development) start(t *testing.T, listen string) string {
+func (d *development) start(t *testing.T, listen string, more ...string) string {
 	t.Helper()
-	d.cmd = exec.Command(d.binary, "dev", "--data-dir", d.data, "--facts", d.facts, "--policies", d.policies, "--listen", listen)
+	args := append([]string{"dev", "--data-dir", d.data, "--facts", d.facts, "--policies", d.policies, "--listen", listen}, more...)
+	d.cmd = exec.Command(d.binary, args...)
 	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
