@@ -102,20 +102,21 @@ type application struct {
 }
 
 func (a *application) run(ctx context.Context, tx pgx.Tx) error {
-	if a.batch.Epoch != 0 {
-		mine, err := store.HoldsSweep(ctx, tx, a.batch.SiteID, a.batch.Source, a.batch.Owner, a.batch.Epoch)
-		if err != nil {
-			return err
-		}
-		if !mine {
-			return ErrLeaseLost
-		}
+	if err := a.leased(ctx, tx, store.HoldsSweep); err != nil {
+		return err
 	}
 	if err := a.sift(ctx, tx); err != nil {
 		return err
 	}
 	if len(a.touched) == 0 && len(a.births) == 0 {
 		return nil
+	}
+	// Whoever has the lease next reads the source after this is written: no
+	// listing of it can end unchanged in between and be overtaken.
+	if err := a.leased(ctx, tx, func(ctx context.Context, _ store.Querier, site int64, source, owner string, epoch int64) (bool, error) {
+		return store.KeepSweep(ctx, tx, site, source, owner, epoch)
+	}); err != nil {
+		return err
 	}
 	if err := a.claim(ctx, tx); err != nil {
 		return err
@@ -133,6 +134,21 @@ func (a *application) run(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
+// leased refuses a batch whose sweep is another replica's by now.
+func (a *application) leased(ctx context.Context, tx pgx.Tx, holds func(ctx context.Context, q store.Querier, site int64, source, owner string, epoch int64) (bool, error)) error {
+	if a.batch.Epoch == 0 {
+		return nil
+	}
+	mine, err := holds(ctx, tx, a.batch.SiteID, a.batch.Source, a.batch.Owner, a.batch.Epoch)
+	if err == nil && !mine {
+		return ErrLeaseLost
+	}
+	return err
+}
+
+// isInventory tells whether the batch's source gives birth to the site's devices.
+func (a *application) isInventory() bool { return a.site.Spec.InventorySource() == a.batch.Source }
+
 // sift looks, without a lock, which readings may be new.
 func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 	a.device = map[int]int64{}
@@ -143,7 +159,7 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 		}
 	}
 	encoding := a.encodeAll()
-	known, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, refs)
+	known, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, a.isInventory(), refs)
 	encoding.Wait()
 	if err != nil {
 		return err
@@ -179,7 +195,7 @@ func (a *application) encodeAll() *sync.WaitGroup {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for i := range a.batch.Readings {
-			if rd := &a.batch.Readings[i]; !rd.Gone && !rd.Missing && rd.Undecodable == "" {
+			if rd := &a.batch.Readings[i]; says(rd) && rd.Undecodable == "" {
 				a.bodies[i] = encode(&rd.Facts, a.batch.Source)
 			}
 		}
@@ -196,7 +212,7 @@ func (a *application) touch(i int, device int64) {
 // judged by the present rules.
 func (a *application) unchanged(i int, k *store.Known) bool {
 	rd, e := &a.batch.Readings[i], &a.bodies[i]
-	if a.batch.Epoch == 0 || rd.Undecodable != "" || rd.Gone || rd.Missing || k.RefGone || k.Troubled || k.ObservationVersion != a.version {
+	if a.batch.Epoch == 0 || rd.Undecodable != "" || !says(rd) || k.RefGone || k.Troubled || k.ObservationVersion != a.version {
 		return false
 	}
 	if k.Retired && a.site.Spec.InventorySource() == a.batch.Source {
@@ -210,7 +226,7 @@ func (a *application) claim(ctx context.Context, tx pgx.Tx) error {
 	var refs, names, serials []string
 	for _, i := range slices.Concat(a.births, a.touched) {
 		rd := &a.batch.Readings[i]
-		if rd.Birth || rd.Device != 0 && !rd.Gone && !rd.Missing {
+		if rd.Birth || rd.Device != 0 && says(rd) {
 			refs = append(refs, rd.Ref)
 			names = append(names, fleet.NameKey(nameOf(rd)))
 			serials = append(serials, fleet.SerialKey(rd.Serial))
@@ -222,11 +238,7 @@ func (a *application) claim(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", int64(store.JoinLock)+a.site.ID); err != nil {
 		return fmt.Errorf("lock the births of a site: %w", err)
 	}
-	held, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, refs)
-	if err != nil {
-		return err
-	}
-	takenNames, takenSerials, err := store.Taken(ctx, tx, a.site.ID, names, serials)
+	held, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, a.isInventory(), refs)
 	if err != nil {
 		return err
 	}
@@ -239,31 +251,53 @@ func (a *application) claim(ctx context.Context, tx pgx.Tx) error {
 	a.touched = slices.DeleteFunc(a.touched, func(i int) bool {
 		rd := &a.batch.Readings[i]
 		h, taken := held[rd.Ref]
-		if rd.Gone || rd.Missing || !taken || h.RefGone || h.DeviceID == a.device[i] {
+		if !says(rd) || !taken || h.RefGone || h.DeviceID == a.device[i] {
 			return false
 		}
 		a.refuse(i, "another device has the ref "+rd.Ref)
 		return true
 	})
+	if len(a.births) == 0 {
+		return nil
+	}
+	takenNames, takenSerials, err := store.Taken(ctx, tx, a.site.ID, a.batch.Source, names, serials)
+	if err != nil {
+		return err
+	}
 	a.births = slices.DeleteFunc(a.births, func(i int) bool {
-		rd := &a.batch.Readings[i]
-		name, serial := fleet.NameKey(nameOf(rd)), fleet.SerialKey(rd.Serial)
-		h, taken := held[rd.Ref]
-		switch {
-		case taken && !h.RefGone:
-			a.refuse(i, "another device has the ref "+rd.Ref)
-		case takenNames[name]:
-			a.refuse(i, "another device of the site has the name "+nameOf(rd))
-		case serial != "" && takenSerials[serial]:
-			a.refuse(i, "another device of the site has the serial "+rd.Serial)
-		default:
-			takenNames[name] = true
-			takenSerials[serial] = serial != ""
-			return false
+		why := a.whyNoBirth(&a.batch.Readings[i], held, takenNames, takenSerials)
+		if why != "" {
+			a.refuse(i, why)
 		}
-		return true
+		return why != ""
 	})
 	return nil
+}
+
+// whyNoBirth says what speaks against a birth, "" for nothing: then the name and
+// the serial are taken from here on.
+func (a *application) whyNoBirth(rd *fleet.Reading, held map[string]store.Known, names map[store.TenantName]bool, serials map[string]bool) string {
+	name := store.TenantName{Name: fleet.NameKey(nameOf(rd)), Tenant: rd.Facts.Netbox.Tenant.Value}
+	serial := fleet.SerialKey(rd.Serial)
+	h, taken := held[rd.Ref]
+	switch {
+	case !a.isInventory():
+		return fmt.Sprintf("only the inventory of the site (%s) gives birth", a.site.Spec.InventorySource())
+	case taken && !h.RefGone:
+		return "another device has the ref " + rd.Ref
+	case names[name]:
+		return "another device of the site has the name " + nameOf(rd)
+	case serial != "" && serials[serial]:
+		return "another device of the site has the serial " + rd.Serial
+	}
+	names[name], serials[serial] = true, serial != ""
+	return ""
+}
+
+// says tells a reading that brings facts, or why they cannot be read, from one
+// that speaks of a device itself.
+func says(rd *fleet.Reading) bool {
+	return !rd.Gone && !rd.Missing && !rd.Doubtful && !rd.Reclassify
 }
 
 func (a *application) refuse(i int, why string) {

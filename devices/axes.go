@@ -18,27 +18,36 @@ const (
 	ReasonFieldNotServed = "FieldNotServed"
 	ReasonDecodeFailed   = "DecodeFailed"
 	ReasonMissing        = "MissingUnconfirmed"
+	ReasonAmbiguous      = "JoinAmbiguous"
 	ReasonNoLonger       = "NoLongerObserved"
+
+	// A new class that would take the device out of a scope waits until the end
+	// of the sweep that brought it, and for a person where that sweep would take
+	// too many at once.
+	ReasonClassUnconfirmed = "ClassUnconfirmed"
 )
 
 // inventoryAxes takes the axes that the site's inventory source gives. What it
 // does not give keeps its last value and is unread.
-func (r *round) inventoryAxes(s *subject) {
+func (r *round) inventoryAxes(s *subject) error {
 	source := r.site.Spec.InventorySource()
 	stored := s.stored[source]
 	if stored == nil {
-		return
+		return nil
 	}
 	d := &s.device
 	unread := map[string]string{}
 	s.inventoryRung = ""
 	switch {
-	case gone(stored):
+	case gone(stored) && stored.Trouble.Reason == "":
 		if d.AbsentSince.IsZero() {
 			d.AbsentSince = stored.SeenAt
 		}
 		if d.Inventory != facts.InventoryStatusUnknown {
 			d.Inventory, s.inventoryRung = facts.InventoryStatusUnknown, "absent"
+		}
+		if err := r.retire(s, source); err != nil {
+			return err
 		}
 	case stored.Trouble.Reason != "":
 		for _, axis := range axesOf(source) {
@@ -48,25 +57,36 @@ func (r *round) inventoryAxes(s *subject) {
 		d.AbsentSince, d.RetiredAt = zero, zero
 		r.readAxes(s, source, stored, unread)
 	}
-	r.retire(s)
 	r.putAxes(s, unread)
+	return nil
 }
 
 // gone tells whether a source was read to its end without the device.
 func gone(stored *fleet.Stored) bool { return stored.RefGone }
 
-// retire takes a device out of everything that has been absent for too long.
-func (r *round) retire(s *subject) {
+// retire takes a device out of everything that has been absent for too long, or
+// that a person says is really gone. The other sources' refs are let go: the
+// machine that takes its place may have the same host name.
+func (r *round) retire(s *subject, inventory string) error {
 	d := &s.device
-	if d.AbsentSince.IsZero() || !d.RetiredAt.IsZero() {
-		return
+	if d.RetiredAt.IsZero() {
+		at := d.AbsentSince.Add(r.limits.InventoryGrace)
+		if r.now.Before(at) && !s.confirmedGone {
+			s.due = fleet.Earlier(s.due, at)
+			return nil
+		}
+		d.RetiredAt = r.now
 	}
-	at := d.AbsentSince.Add(r.limits.InventoryGrace)
-	if r.now.Before(at) {
-		s.due = fleet.Earlier(s.due, at)
-		return
+	for source, stored := range s.stored {
+		if source == inventory || stored.RefGone {
+			continue
+		}
+		if err := s.lose(stored, stored.SeenAt); err != nil {
+			return err
+		}
 	}
-	d.RetiredAt = r.now
+	s.assemble()
+	return nil
 }
 
 func axesOf(source string) []string {
@@ -144,9 +164,12 @@ func (r *round) takeRack(s *subject, rack facts.Text, unread map[string]string) 
 func (r *round) mapped(s *subject, source string, unread map[string]string) {
 	r.complete(s)
 	class, status, _, rung := r.bundle.Inventory(source, &s.facts, &s.codes)
-	if class.Null() {
+	switch {
+	case class.Null():
 		unread["device_class"] = ReasonRoleUnmapped
-	} else {
+	case class != s.device.Class && r.heldBack(s, source, class):
+		unread["device_class"] = ReasonClassUnconfirmed
+	default:
 		s.device.Class = class
 	}
 	if status.Null() {
@@ -154,6 +177,27 @@ func (r *round) mapped(s *subject, source string, unread map[string]string) {
 	} else {
 		s.device.Inventory, s.inventoryRung = status, rung
 	}
+}
+
+// heldBack tells whether a class that a record has brought would take the device
+// out of a scope, and nobody has said yet that it may. What a new policy or site
+// makes of the same record is its author's will and waits for nobody.
+func (r *round) heldBack(s *subject, source string, class facts.DeviceClass) bool {
+	waits := s.writers[inventoryWriter].Unread["device_class"].Reason == ReasonClassUnconfirmed
+	if s.born || s.reclassify || !waits && !s.newFacts[source] {
+		return false
+	}
+	return r.scopeAs(s, s.device.Class)&^r.scopeAs(s, class) != 0
+}
+
+// scopeAs gives the writers whose scope the device would be in by another class.
+func (r *round) scopeAs(s *subject, class facts.DeviceClass) uint64 {
+	was := s.device.Class
+	s.device.Class = class
+	r.complete(s)
+	scope := r.observe(s)
+	s.device.Class = was
+	return scope
 }
 
 // joined tells whether an Ironic node is at hand.

@@ -1,12 +1,11 @@
 package devices
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/store"
 )
 
 // familyOf gives the part of f that a source fills, nil for a source without
@@ -28,7 +27,26 @@ func familyOf(f *facts.Facts, source string) any {
 }
 
 // goneBody is what is stored of a thing that a complete listing does not have.
-var goneBody = []byte(`{"listed":false}`)
+// What Placement does not list has neither a provider nor an allocation; of the
+// inventory's machine the tenant stays, within which its name is its own.
+func goneBody(source string, was []byte) ([]byte, error) {
+	var family any = &struct {
+		Listed bool `json:"listed"`
+	}{}
+	switch source {
+	case "placement":
+		family = &facts.Placement{ProviderExists: facts.False, Allocated: facts.False}
+	case "netbox", "file":
+		var f facts.Facts
+		decode(&f, source, was)
+		family = &facts.Netbox{Listed: facts.False, Tenant: f.Netbox.Tenant}
+	}
+	body, err := json.Marshal(family)
+	if err != nil {
+		return nil, fmt.Errorf("encode that %s lists it no more: %w", source, err)
+	}
+	return body, nil
+}
 
 // encoded is what is stored of what a source said.
 type encoded struct {
@@ -69,34 +87,10 @@ func bodyOf(f *facts.Facts, source string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode facts of %s: %w", source, err)
 	}
-	if !bytes.Contains(body, []byte(`\u0000`)) {
-		return body, nil
-	}
-	var loose any
-	if err := json.Unmarshal(body, &loose); err != nil {
-		return nil, fmt.Errorf("clean facts of %s: %w", source, err)
-	}
-	if body, err = json.Marshal(withoutNUL(loose)); err != nil {
+	if body, err = store.CleanJSON(body); err != nil {
 		return nil, fmt.Errorf("clean facts of %s: %w", source, err)
 	}
 	return body, nil
-}
-
-func withoutNUL(v any) any {
-	switch v := v.(type) {
-	case string:
-		return strings.ReplaceAll(v, "\x00", "")
-	case []any:
-		for i := range v {
-			v[i] = withoutNUL(v[i])
-		}
-	case map[string]any:
-		for key, value := range v {
-			delete(v, key)
-			v[strings.ReplaceAll(key, "\x00", "")] = withoutNUL(value)
-		}
-	}
-	return v
 }
 
 // decode reads a stored body into f. A fact that this build cannot read, of an

@@ -17,7 +17,9 @@ var zero time.Time
 // the subject; a second judgement at the same instant changes nothing.
 func (r *round) judge(s *subject) error {
 	s.due = zero
-	r.inventoryAxes(s)
+	if err := r.inventoryAxes(s); err != nil {
+		return err
+	}
 	r.mirrors(s)
 	s.due = fleet.Earlier(s.due, r.complete(s))
 	scope := r.observe(s)

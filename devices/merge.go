@@ -23,6 +23,10 @@ const (
 func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded) (merged, error) {
 	source := b.Source
 	stored := s.stored[source]
+	if rd.Reclassify { // it says nothing of its own that could be too old
+		s.reclassify = true
+		return mergedNew, nil
+	}
 	if stored != nil && rd.At.Before(stored.SeenAt) {
 		return mergedOlder, nil
 	}
@@ -31,9 +35,11 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded)
 	}
 	switch {
 	case rd.Gone:
-		return r.mergeGone(s, b, rd), nil
+		return r.mergeGone(s, b, rd)
 	case rd.Missing:
 		return s.trouble(source, ReasonMissing, rd.At), nil
+	case rd.Doubtful:
+		return s.trouble(source, ReasonAmbiguous, rd.At), nil
 	case rd.Undecodable != "":
 		return s.trouble(source, ReasonDecodeFailed, rd.At), nil
 	}
@@ -66,30 +72,48 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded)
 
 // mergeGone takes that a complete listing does not have the device. One that
 // the source never listed gets a row that says so.
-func (r *round) mergeGone(s *subject, b *fleet.Batch, rd *fleet.Reading) merged {
+func (r *round) mergeGone(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged, error) {
 	stored := s.stored[b.Source]
+	s.confirmedGone = s.confirmedGone || rd.Confirmed && b.Source == r.site.Spec.InventorySource()
 	same := stored != nil && stored.RefGone && stored.Trouble.Reason == ""
 	if same && b.Epoch != 0 {
-		return mergedNothing
+		return mergedNothing, nil
 	}
 	if stored == nil {
 		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: r.site.ID, Source: b.Source}
 	}
+	if err := s.lose(stored, micros(rd.At)); err != nil {
+		return mergedNothing, err
+	}
+	if same {
+		return mergedNothing, nil
+	}
+	return mergedNew, nil
+}
+
+// lose ends what a source says of a device. The ref stays to be known again.
+func (s *subject) lose(stored *fleet.Stored, at time.Time) error {
+	body, err := goneBody(stored.Source, stored.Body)
+	if err != nil {
+		return err
+	}
 	gone := *stored
 	gone.RefGone, gone.Trouble = true, fleet.Unread{}
-	gone.Hash, gone.Body, gone.SeenAt = facts.Hash(goneBody), goneBody, micros(rd.At)
+	gone.Hash, gone.Body, gone.SeenAt = facts.Hash(body), body, at
 	s.keep(&gone)
-	if same {
-		return mergedNothing
-	}
-	return mergedNew
+	return nil
 }
 
 // trouble notes that the newest reading gave nothing. The facts keep their
-// values and their instant.
+// values and their instant. Of a device of which the source has said nothing,
+// only a doubt is noted: some record may be it.
 func (s *subject) trouble(source, reason string, at time.Time) merged {
 	stored := s.stored[source]
-	if stored == nil || stored.Trouble.Reason == reason || stored.RefGone {
+	switch {
+	case stored == nil && reason == ReasonAmbiguous:
+		body := []byte("{}")
+		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: s.device.SiteID, Source: source, RefGone: true, Hash: facts.Hash(body), Body: body, SeenAt: micros(at)}
+	case stored == nil, stored.Trouble.Reason == reason, stored.RefGone && reason != ReasonAmbiguous:
 		return mergedNothing
 	}
 	troubled := *stored

@@ -43,7 +43,8 @@ type Finish struct {
 	Owner    string
 	Epoch    int64
 	At       time.Time // the instant before the first request
-	Alert    string    // why the watermark is withheld; "" moves it
+	Alert    string    // what a person must look at; "" for nothing
+	Withhold bool      // the listing is not believed: the watermark stays where it is
 	Kinds    []string  // of finding that the sweep speaks of: what it does not find of them is taken back
 	Findings []fleet.Finding
 }

@@ -227,7 +227,7 @@ func TestAFailedSweepChangesNoDevice(t *testing.T) {
 		t.Fatal("a device was written")
 	}
 	at := w.clock()
-	must(t, w.svc.FinishSweep(w.ctx(), devices.Finish{SiteID: w.site.ID, Source: "ironic", Owner: owner, Epoch: w.epoch, At: at, Alert: "half are missing"}))
+	must(t, w.svc.FinishSweep(w.ctx(), devices.Finish{SiteID: w.site.ID, Source: "ironic", Owner: owner, Epoch: w.epoch, At: at, Alert: "half are missing", Withhold: true}))
 	marks, err = store.Watermarks(w.ctx(), w.db, w.site.ID)
 	must(t, err)
 	if m := marks["ironic"]; m.At.Equal(at) || m.Alert == "" || !m.FailingSince.IsZero() {
@@ -265,6 +265,8 @@ func TestADeviceThatLeavesItsLastScopeIsDerivedOnceMore(t *testing.T) {
 	id := w.bear("n1", node(ready))
 	w.pass(time.Minute)
 	w.apply("ironic", w.say("n1", node(ready, func(i *facts.Ironic) { i.ResourceClass = facts.TextOf("nvswitch") })))
+	w.wantStatus(id, "available", "customer-available") // the end of the sweep decides whether so many may leave
+	w.apply("ironic", fleet.Reading{Device: id, Reclassify: true, At: w.clock()})
 	w.wantStatus(id, "unknown", "no-infrastructure")
 	w.wantCondition(id, "Enrolled", "Unknown NoLongerObserved")
 	// From then on the status stays as it is written.

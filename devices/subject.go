@@ -20,6 +20,9 @@ type subject struct {
 	born    bool
 	swapped bool
 
+	confirmedGone bool // a person says that the inventory's record is gone
+	reclassify    bool // a class that was held back may be taken
+
 	stored     map[string]*fleet.Stored // by source
 	newFacts   map[string]bool          // sources whose row is to be written
 	writers    map[string]fleet.DeviceWriter

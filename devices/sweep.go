@@ -12,13 +12,17 @@ import (
 )
 
 // FinishSweep ends a complete listing, under the check of its lease: the
-// watermark moves to its instant, never back, unless an alert withholds it; the
+// watermark moves to its instant, never back, unless it is withheld; the
 // source no longer fails; the findings replace those of the listing before. What
 // is to be said of the devices' axes is added here, when the source is the
 // site's inventory.
 func (s *Service) FinishSweep(ctx context.Context, f Finish) error {
 	err := s.leased(ctx, f.SiteID, f.Source, f.Owner, f.Epoch, func(tx pgx.Tx) error {
-		if err := store.AdvanceWatermark(ctx, tx, f.SiteID, f.Source, micros(f.At), f.Alert); err != nil {
+		at := micros(f.At)
+		if f.Withhold {
+			at = zero
+		}
+		if err := store.AdvanceWatermark(ctx, tx, f.SiteID, f.Source, at, f.Alert); err != nil {
 			return err
 		}
 		site, err := store.SiteByID(ctx, tx, f.SiteID)
@@ -27,11 +31,11 @@ func (s *Service) FinishSweep(ctx context.Context, f Finish) error {
 		}
 		kinds, findings := f.Kinds, f.Findings
 		if site.Spec.InventorySource() == f.Source {
-			axes, err := store.AxisFindings(ctx, tx, f.SiteID, f.Source)
+			axes, err := store.AxisFindings(ctx, tx, f.SiteID, f.Source, ReasonRoleUnmapped, ReasonStatusUnmapped)
 			if err != nil {
 				return err
 			}
-			kinds = append(slices.Clone(kinds), fleet.FindingUnmapped, fleet.FindingDifference)
+			kinds = append(slices.Clone(kinds), fleet.FindingUnmapped, fleet.FindingDifference, fleet.FindingSharedBMC)
 			findings = append(slices.Clone(findings), axes...)
 		}
 		return store.ReplaceFindings(ctx, tx, f.SiteID, f.Source, kinds, findings)

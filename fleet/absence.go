@@ -30,9 +30,9 @@ type AbsenceInput struct {
 	Listed  map[string]bool // every ref of the listing
 	Dropped int             // elements whose identity could not be read
 
-	AtOnce    int     // so many may be asked for one by one, whatever their share
-	Share     float64 // of those listed before that may be missing without a person's word
-	Confirmed string  // hash of the set that a person has confirmed, "" for none
+	AtOnce    int             // so many may be asked for one by one, whatever their share
+	Share     float64         // of those listed before that may be missing without a person's word
+	Confirmed map[string]bool // hashes of the sets that a person has confirmed
 }
 
 // Absence is the judgement of what one complete listing lacks.
@@ -45,10 +45,11 @@ type Absence struct {
 	Alert      string     // for Withhold: what happened and what to do
 }
 
-// Why the types of a device that a listing lacks are unread.
+// Why the types of a device are unread that a listing does not name for sure.
 const (
 	MissingUnconfirmed = "MissingUnconfirmed"
 	DecodeFailed       = "DecodeFailed"
+	JoinAmbiguous      = "JoinAmbiguous"
 )
 
 // JudgeAbsence judges a listing that was read to its end without error.
@@ -75,7 +76,7 @@ func JudgeAbsence(in AbsenceInput) Absence {
 	few := missing <= in.AtOnce
 	implausible := !few && (len(in.Listed) == 0 || float64(missing) > in.Share*float64(out.Before))
 	switch {
-	case in.Dropped == 0 && in.Confirmed == out.Hash:
+	case in.Dropped == 0 && in.Confirmed[out.Hash]:
 		out.Conclusion = ConcludeGone
 	case implausible:
 		out.Conclusion, out.Alert = Withhold, alert(in, out)

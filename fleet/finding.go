@@ -13,4 +13,5 @@ type Finding struct {
 const (
 	FindingUnmapped   = "unmapped"   // a role or status of the inventory that no policy maps; ref is the device's name
 	FindingDifference = "difference" // the inventory and Ironic say different things of a device; ref is its name
+	FindingSharedBMC  = "shared_bmc" // several devices of a site have one BMC address; ref is the address
 )

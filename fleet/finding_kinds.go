@@ -9,5 +9,6 @@ const (
 	FindingDropped     = "dropped"     // records without a readable identity
 	FindingLost        = "lost"        // what the negotiated version of the source does not serve
 	FindingFailure     = "failure"     // the newest listing failed
+	FindingClass       = "class"       // a new class that would take the device out of a scope waits for a person; ref is MissingKey
 	FindingSwap        = "swap"        // another machine stands under a known identity; shown for a day
 )

@@ -232,8 +232,17 @@ func (f *Freshness) Reason(name string, a *DeviceAge) string {
 }
 
 // ObservedAt is the instant of an emitted type: the earliest of the facts that
-// give it; of a posted one, its own. Zero: it was never read.
+// give it; of a posted one, its own. One that is unread was not observed since.
+// Zero: it was never read.
 func (f *Freshness) ObservedAt(name string, a *DeviceAge) time.Time {
+	at := f.observedAt(name, a)
+	if unread, ok := a.Unread[name]; ok && !at.IsZero() && unread.Since.Before(at) {
+		return unread.Since
+	}
+	return at
+}
+
+func (f *Freshness) observedAt(name string, a *DeviceAge) time.Time {
 	i := slices.IndexFunc(f.types, func(t TypePolicy) bool { return t.Name == name })
 	if i < 0 {
 		return time.Time{}

@@ -118,7 +118,7 @@ func TestReasonsAndInstants(t *testing.T) {
 	}, agedTTL, agedTypes, noon)
 	device := &DeviceAge{
 		Seen:   map[string]time.Time{"ironic": ago(5 * time.Second)},
-		Unread: map[string]Unread{"Enrolled": {"DecodeFailed", ago(time.Second)}},
+		Unread: map[string]Unread{"Enrolled": {"DecodeFailed", ago(7 * time.Second)}},
 		Posted: map[string]time.Time{"Healthy": ago(time.Hour)},
 	}
 	for name, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestReasonsAndInstants(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for name, want := range map[string]time.Time{"Enrolled": ago(5 * time.Second), "Both": ago(time.Hour), "Healthy": ago(time.Hour), "Latch": {}} {
+	for name, want := range map[string]time.Time{"Enrolled": ago(7 * time.Second), "Both": ago(time.Hour), "Healthy": ago(time.Hour), "Latch": {}} {
 		if got := f.ObservedAt(name, device); !got.Equal(want) {
 			t.Errorf("%s was observed at %v, want %v", name, got, want)
 		}

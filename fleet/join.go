@@ -36,6 +36,7 @@ type Listed struct {
 // Records and Devices has no influence.
 type JoinInput struct {
 	Inventory bool            // the source gives birth at this site
+	Names     bool            // its refs are names or addresses, which pass on from one machine to another
 	Records   []Listed        // those whose ref no device has
 	Devices   []Joinable      // every device of the site, retired ones too
 	Listed    map[string]bool // every ref of the listing
@@ -217,7 +218,7 @@ func (j *joiner) nameAndTenant(r *Listed) string {
 // claim finds the device of one record by what they have in common.
 func (j *joiner) claim(i int) claim {
 	r := &j.in.Records[i]
-	if old := j.goneRefs[r.Ref]; len(old) == 1 {
+	if old := j.goneRefs[r.Ref]; len(old) == 1 && !j.passedOn(r, old[0]) {
 		return claim{device: old[0], grade: gradeExact}
 	}
 	if at := j.addresses[r.Address]; r.Address != "" && len(at) > 0 {
@@ -246,6 +247,13 @@ func (j *joiner) claim(i int) claim {
 		return claim{device: noDevice, birth: true}
 	}
 	return claim{device: noDevice, why: NoMatch}
+}
+
+// passedOn reports whether a ref that is a name, and that the device lost, is
+// by now the name of others.
+func (j *joiner) passedOn(r *Listed, device int) bool {
+	named := j.names[NameKey(r.Name)]
+	return j.in.Names && len(named) > 0 && !slices.Contains(named, device)
 }
 
 func unique(devices []int) claim {
@@ -334,11 +342,11 @@ func (j *joiner) outcome(claims []claim) Joins {
 }
 
 // free reports whether a record may have the device: it has no live record of
-// the source, or that one is absent from this listing and the serials say that
-// both are the same machine.
+// the source, or its address is by now the record's, or its record is absent
+// from this listing and the serials say that both are the same machine.
 func (j *joiner) free(record, device int) bool {
 	d, r := &j.in.Devices[device], &j.in.Records[record]
-	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] {
+	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] || r.Address != "" && r.Address == d.Address {
 		return true
 	}
 	serial := SerialKey(r.Serial)

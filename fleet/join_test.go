@@ -134,6 +134,18 @@ func TestJoin(t *testing.T) {
 		{"a node comes back under the name that was concluded gone", JoinInput{
 			Records: []Listed{{Ref: "n1", Name: "n1"}}, Devices: []Joinable{{Device: 1, Name: "host-1", Ref: "n1", RefGone: true}},
 		}, map[string]string{"n1": "device 1"}, ""},
+		{"a node joins the device of its name, not the one that lost the name", JoinInput{
+			Names: true, Records: []Listed{{Ref: "n1", Name: "n1"}},
+			Devices: []Joinable{{Device: 1, Name: "n5", Ref: "n1", RefGone: true}, {Device: 2, Name: "n1"}},
+		}, map[string]string{"n1": "device 2"}, ""},
+		{"a uuid stays its device's whatever others are called", JoinInput{
+			Records: []Listed{{Ref: "u1", Name: "n1"}},
+			Devices: []Joinable{{Device: 1, Name: "n5", Ref: "u1", RefGone: true}, {Device: 2, Name: "n1"}},
+		}, map[string]string{"u1": "device 1"}, ""},
+		{"a device whose address changed is read at the new one", JoinInput{
+			Names: true, Records: []Listed{{Ref: "192.0.2.2", Address: "192.0.2.2"}},
+			Devices: []Joinable{{Device: 1, Address: "192.0.2.2", Ref: "192.0.2.1"}}, Listed: map[string]bool{"192.0.2.1": true, "192.0.2.2": true},
+		}, map[string]string{"192.0.2.2": "device 1"}, ""},
 		{"a BMC joins by its address", JoinInput{
 			Records: []Listed{{Ref: "192.0.2.1", Address: "192.0.2.1"}, {Ref: "192.0.2.2", Address: "192.0.2.2"}},
 			Devices: []Joinable{{Device: 1, Address: "192.0.2.1"}, {Device: 2, Address: "192.0.2.2"}, {Device: 3, Address: "192.0.2.2"}},
@@ -153,7 +165,7 @@ func drawJoinInput(t *rapid.T) JoinInput {
 	names := rapid.SampledFrom([]string{"", "a", "A", "b", "a.x", "a.y", "b.x", "c"})
 	serials := rapid.SampledFrom([]string{"", "", "s1", "S1", "s2", "s3"})
 	tenants := rapid.SampledFrom([]string{"", "", "t"})
-	in := JoinInput{Inventory: rapid.Bool().Draw(t, "inventory"), Listed: map[string]bool{}, Gone: map[int64]bool{}}
+	in := JoinInput{Inventory: rapid.Bool().Draw(t, "inventory"), Names: rapid.Bool().Draw(t, "names"), Listed: map[string]bool{}, Gone: map[int64]bool{}}
 	live := map[string]bool{}
 	for i := range rapid.IntRange(0, 5).Draw(t, "devices") {
 		d := Joinable{Device: int64(i + 1), Name: names.Draw(t, "name"), Serial: serials.Draw(t, "serial"), Tenant: tenants.Draw(t, "tenant"), Retired: rapid.IntRange(0, 5).Draw(t, "retired") == 0}

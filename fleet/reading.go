@@ -9,7 +9,7 @@ import (
 // Reading is what one source said of one thing at one instant, and what the
 // listing's end made of it. Exactly one of these holds: the ref is known and
 // nothing more is said; Device names the device that it joins; Birth; Gone;
-// Missing.
+// Missing; Doubtful; Reclassify.
 type Reading struct {
 	Ref    string
 	Name   string
@@ -21,10 +21,13 @@ type Reading struct {
 	// facts keep their values, its types are unread with this reason.
 	Undecodable string
 
-	Device  int64 // the device it joins, or that Gone and Missing speak of; 0: the one that has the ref
-	Birth   bool  // no device has it: one is born
-	Gone    bool  // concluded from a complete listing: the source has it no more
-	Missing bool  // not listed and not confirmed: its types are unread, nothing else changes
+	Device     int64 // the device it joins, or that the fields below speak of; 0: the one that has the ref
+	Birth      bool  // no device has it: one is born
+	Gone       bool  // concluded from a complete listing: the source has it no more
+	Confirmed  bool  // with Gone: a person says so; a device of the site's inventory is retired at once
+	Missing    bool  // not listed and not confirmed: its types are unread, nothing else changes
+	Doubtful   bool  // a record that nobody can join may be it: its types are unread, nothing else changes
+	Reclassify bool  // the class that was held back may be taken: see devices.ReasonClassUnconfirmed
 }
 
 // Batch is at most 500 readings of one source of one site, applied in one

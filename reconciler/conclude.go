@@ -19,7 +19,7 @@ const (
 // kindsOfEnd are the findings that each listing's end rewrites.
 var kindsOfEnd = []string{
 	fleet.FindingMissing, fleet.FindingUnjoined, fleet.FindingAmbiguous, fleet.FindingUndecodable,
-	fleet.FindingDropped, fleet.FindingLost, fleet.FindingFailure,
+	fleet.FindingDropped, fleet.FindingLost, fleet.FindingFailure, fleet.FindingClass,
 }
 
 // conclude draws what only the whole listing can tell, in this order: absence,
@@ -38,7 +38,8 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 	l.tellEnd(end)
 	in := l.joinInput(known)
 	absence := l.absence(in, fleet.Join(in), end, confirmed)
-	if absence.Conclusion != fleet.Withhold {
+	withhold, alert := absence.Conclusion == fleet.Withhold, absence.Alert
+	if !withhold {
 		if in.Gone, err = l.concludeAbsence(ctx, &absence, end); err != nil {
 			return err
 		}
@@ -49,22 +50,25 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 		if err := l.applyUnlisted(ctx, &joins, end); err != nil {
 			return err
 		}
+		if alert, err = l.applyClasses(ctx, known, confirmed, end); err != nil {
+			return err
+		}
 	}
 	for i := range absence.Missing {
 		l.tellMissing(&absence.Missing[i], absence.Reason)
 	}
-	return l.finish(ctx, end, absence.Alert)
+	return l.finish(ctx, end, alert, withhold)
 }
 
-func (l *listing) finish(ctx context.Context, end sources.End, alert string) error {
+func (l *listing) finish(ctx context.Context, end sources.End, alert string, withhold bool) error {
 	if err := l.Devices.FinishSweep(ctx, devices.Finish{
 		SiteID: l.site.ID, Source: l.lease.Source, Owner: l.lease.Owner, Epoch: l.lease.Epoch,
-		At: end.At, Alert: alert, Kinds: kindsOfEnd, Findings: l.findings,
+		At: end.At, Alert: alert, Withhold: withhold, Kinds: kindsOfEnd, Findings: l.findings,
 	}); err != nil {
 		return err
 	}
 	if alert != "" {
-		l.Log.Warn("listing not believed", "site", l.name(), "source", l.lease.Source, "alert", alert)
+		l.Log.Warn("a listing waits for a person", "site", l.name(), "source", l.lease.Source, "alert", alert)
 	}
 	if err := store.SpendConfirmations(ctx, l.DB, l.site.ID, l.lease.Source, end.At); err != nil {
 		return err
@@ -76,7 +80,9 @@ func (l *listing) finish(ctx context.Context, end sources.End, alert string) err
 func (l *listing) isInventory() bool { return l.site.Spec.InventorySource() == l.lease.Source }
 
 func (l *listing) joinInput(known []fleet.Joinable) fleet.JoinInput {
-	in := fleet.JoinInput{Inventory: l.isInventory(), Devices: known, Listed: l.listed, Records: make([]fleet.Listed, len(l.unknown))}
+	in := fleet.JoinInput{
+		Inventory: l.isInventory(), Names: store.RefsAreNames(l.lease.Source), Devices: known, Listed: l.listed, Records: make([]fleet.Listed, len(l.unknown)),
+	}
 	for i := range l.unknown {
 		rd := reading(&l.unknown[i])
 		in.Records[i] = fleet.Listed{Ref: rd.Ref, Name: rd.Name, Serial: rd.Serial, Tenant: rd.Facts.Netbox.Tenant.Value}
@@ -89,7 +95,7 @@ func (l *listing) joinInput(known []fleet.Joinable) fleet.JoinInput {
 
 // absence judges what the listing lacks. For bmc a listing is a round of
 // tries, and from one that did not answer nothing follows.
-func (l *listing) absence(in fleet.JoinInput, joins fleet.Joins, end sources.End, confirmed string) fleet.Absence {
+func (l *listing) absence(in fleet.JoinInput, joins fleet.Joins, end sources.End, confirmed map[string]bool) fleet.Absence {
 	if l.lease.Source == "bmc" {
 		return fleet.Absence{}
 	}
@@ -115,7 +121,7 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 		rd := fleet.Reading{Ref: d.Ref, Device: d.Device, At: end.At, Missing: true}
 		switch {
 		case a.Conclusion == fleet.ConcludeGone:
-			rd.Missing, rd.Gone = false, true
+			rd.Missing, rd.Gone, rd.Confirmed = false, true, true
 		case a.Reason == fleet.DecodeFailed:
 			rd.Missing, rd.Undecodable = false, a.Reason
 		case a.Conclusion == fleet.AskEach && d.Ref != "" && failures < failuresInRow:
@@ -188,44 +194,6 @@ func (l *listing) applyJoins(ctx context.Context, in *fleet.JoinInput, joins *fl
 	l.metrics.concluded.WithLabelValues(l.lease.Source, "joined").Add(float64(len(joins.Joined)))
 	l.metrics.concluded.WithLabelValues(l.lease.Source, "born").Add(float64(len(joins.Births)))
 	return l.apply(ctx, readings, nil)
-}
-
-// applyUnlisted says of the devices that a writer speaks of, and that this
-// complete listing does not have, that the source does not list them. A device
-// that an ambiguous record may be is left alone: nobody can say so.
-func (l *listing) applyUnlisted(ctx context.Context, joins *fleet.Joins, end sources.End) error {
-	types := l.typesOf(l.lease.Source)
-	if types == 0 || end.Dropped > 0 || l.lease.Source == "bmc" {
-		return nil
-	}
-	unlisted, err := store.UnlistedInScope(ctx, l.DB, l.site.ID, l.lease.Source, types)
-	if err != nil {
-		return err
-	}
-	doubtful := map[int64]bool{}
-	for _, u := range joins.Ambiguous {
-		for _, d := range u.Devices {
-			doubtful[d] = true
-		}
-	}
-	var readings []fleet.Reading
-	for _, u := range unlisted {
-		if !u.Told && !doubtful[u.Device] {
-			readings = append(readings, fleet.Reading{Device: u.Device, Gone: true, At: end.At})
-		}
-	}
-	return l.apply(ctx, readings, nil)
-}
-
-// typesOf gives the types of the writers that go by the source first of all:
-// what it does not list they say so of.
-func (l *listing) typesOf(source string) (types uint64) {
-	for _, w := range l.bundle.Writers() {
-		if len(w.Sources) > 0 && w.Sources[0] == source {
-			types |= w.Types
-		}
-	}
-	return types
 }
 
 // tellEnd makes findings of what the listing itself could not give.

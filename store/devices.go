@@ -199,23 +199,30 @@ func InsertDevices(ctx context.Context, tx pgx.Tx, siteID int64, devices []*flee
 	return nil
 }
 
+// TenantName is a normalised name within a tenant; "" for none.
+type TenantName struct{ Name, Tenant string }
+
 // Taken lists what unretired devices of the site have already, of the names
-// and serials given. Retirement is asked last: before the first statistics the
-// planner would take the index of all unretired devices of the site for each key.
-func Taken(ctx context.Context, tx pgx.Tx, siteID int64, nameKeys, serialKeys []string) (names, serials map[string]bool, err error) {
+// and serials given. Tenants are those of the inventory, where it has them.
+// Retirement is asked last: before the first statistics the planner would take
+// the index of all unretired devices of the site for each key.
+func Taken(ctx context.Context, tx pgx.Tx, siteID int64, inventory string, nameKeys, serialKeys []string) (names map[TenantName]bool, serials map[string]bool, err error) {
 	rows, err := tx.Query(ctx, `
-		select d.name_key, d.serial_key from unnest($2::text[]) u(key) cross join lateral (
-			select name_key, serial_key, retired_at from devices where site_id = $1 and name_key = u.key offset 0) d where d.retired_at is null
-		union all
-		select d.name_key, d.serial_key from unnest($3::text[]) u(key) cross join lateral (
-			select name_key, serial_key, retired_at from devices where site_id = $1 and serial_key = u.key and serial_key <> '' offset 0) d where d.retired_at is null`, siteID, nameKeys, serialKeys)
+		select d.name_key, d.serial_key, coalesce((select f.body ->> 'tenant' from facts f where f.device_id = d.id and f.source = $4), '') from (
+			select d.* from unnest($2::text[]) u(key) cross join lateral (
+				select id, name_key, '' as serial_key, retired_at from devices where site_id = $1 and name_key = u.key offset 0) d
+			union all
+			select d.* from unnest($3::text[]) u(key) cross join lateral (
+				select id, '' as name_key, serial_key, retired_at from devices where site_id = $1 and serial_key = u.key and serial_key <> '' offset 0) d
+		) d where d.retired_at is null`, siteID, nameKeys, serialKeys, inventory)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for devices of the same name: %w", err)
 	}
-	names, serials = map[string]bool{}, map[string]bool{}
-	var name, serial string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &serial}, func() error {
-		names[name] = true
+	names, serials = map[TenantName]bool{}, map[string]bool{}
+	var name TenantName
+	var serial string
+	if _, err := pgx.ForEachRow(rows, []any{&name.Name, &serial, &name.Tenant}, func() error {
+		names[name] = names[name] || name.Name != ""
 		serials[serial] = serial != ""
 		return nil
 	}); err != nil {

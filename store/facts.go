@@ -24,13 +24,19 @@ type Known struct {
 }
 
 // KnownRefs finds the devices of a site that have the refs of one source. A ref
-// that was concluded gone finds its device too, unless another one has it.
-func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs []string) (map[string]Known, error) {
+// that was concluded gone finds its device too, unless another one has it: but
+// not where refs are names or addresses, which pass on, and a retired device for
+// the site's inventory alone.
+func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, inventory bool, refs []string) (map[string]Known, error) {
 	known := make(map[string]Known, len(refs))
-	if err := addKnown(ctx, q, known, siteID, source, refs, "not f.ref_gone"); err != nil {
+	live := "not f.ref_gone"
+	if source == "bmc" { // the inventory says where the device's BMC is by now
+		live += " and d.bmc_address = f.ref"
+	}
+	if err := addKnown(ctx, q, known, siteID, source, refs, live); err != nil {
 		return nil, err
 	}
-	if len(known) == len(refs) {
+	if len(known) == len(refs) || RefsAreNames(source) {
 		return known, nil
 	}
 	var left []string
@@ -39,8 +45,15 @@ func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, refs
 			left = append(left, ref)
 		}
 	}
-	return known, addKnown(ctx, q, known, siteID, source, left, "f.ref_gone and f.ref <> ''")
+	gone := "f.ref_gone and f.ref <> ''"
+	if !inventory {
+		gone += " and d.retired_at is null"
+	}
+	return known, addKnown(ctx, q, known, siteID, source, left, gone)
 }
+
+// RefsAreNames tells the sources whose refs pass on from one machine to another.
+func RefsAreNames(source string) bool { return source == "slurm" || source == "bmc" }
 
 // addKnown looks once into a partial index for each ref, whatever the planner
 // knows of the table.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -19,12 +20,19 @@ var ErrFindingChanged = errors.New("the missing set is another by now: look at i
 // One that stays keeps since when it is there.
 func ReplaceFindings(ctx context.Context, q Querier, siteID int64, source string, kinds []string, findings []fleet.Finding) error {
 	n := len(findings)
-	kind, ref, device, detail := make([]string, n), make([]string, n), make([]*int64, n), make([]map[string]any, n)
+	kind, ref, device, detail := make([]string, n), make([]string, n), make([]*int64, n), make([]string, n)
 	for i, f := range findings {
-		kind[i], ref[i], device[i], detail[i] = f.Kind, text(f.Ref), idOrNull(f.DeviceID), f.Detail
-		if detail[i] == nil {
-			detail[i] = map[string]any{}
+		if f.Detail == nil {
+			f.Detail = map[string]any{}
 		}
+		body, err := json.Marshal(f.Detail)
+		if err == nil {
+			body, err = CleanJSON(body)
+		}
+		if err != nil {
+			return fmt.Errorf("write findings of %s: %w", source, err)
+		}
+		kind[i], ref[i], device[i], detail[i] = f.Kind, text(f.Ref), idOrNull(f.DeviceID), string(body)
 	}
 	if _, err := q.Exec(ctx, `delete from source_findings s where s.site_id = $1 and s.source = $2 and s.kind = any($3)
 		and not exists (select 1 from unnest($4::text[], $5::text[]) as u(kind, ref) where u.kind = s.kind and u.ref = s.ref)`,
@@ -35,8 +43,8 @@ func ReplaceFindings(ctx context.Context, q Querier, siteID int64, source string
 		return nil
 	}
 	_, err := q.Exec(ctx, `insert into source_findings as s (site_id, source, kind, ref, device_id, detail)
-		select distinct on (u.kind, u.ref) $1, $2, u.kind, u.ref, u.device_id, u.detail
-		from unnest($3::text[], $4::text[], $5::bigint[], $6::jsonb[]) as u(kind, ref, device_id, detail) order by u.kind, u.ref
+		select distinct on (u.kind, u.ref) $1, $2, u.kind, u.ref, u.device_id, u.detail::jsonb
+		from unnest($3::text[], $4::text[], $5::bigint[], $6::text[]) as u(kind, ref, device_id, detail) order by u.kind, u.ref
 		on conflict (site_id, source, kind, ref) do update set device_id = excluded.device_id, detail = excluded.detail
 		where (s.device_id, s.detail) is distinct from (excluded.device_id, excluded.detail)`, siteID, source, kind, ref, device, detail)
 	if err != nil {
@@ -133,18 +141,36 @@ type Confirmation struct {
 	Remote string
 }
 
-// Confirm records that the missing set with the hash is really gone and asks
-// for the sweep that concludes it; it gives the set. ErrFindingChanged when the
-// set is another, ErrNotFound when nothing is missing.
+// classSet reads the devices whose new class waits for a person, with the hash
+// by which it was shown.
+func classSet(ctx context.Context, q Querier, siteID int64, source string) (refs []string, hash string, err error) {
+	err = q.QueryRow(ctx, `select coalesce(array_agg(ref order by ref), '{}'), coalesce(min(detail ->> 'confirm'), '')
+		from source_findings where site_id = $1 and source = $2 and kind = $3`, siteID, source, fleet.FindingClass).Scan(&refs, &hash)
+	if err != nil {
+		return nil, "", fmt.Errorf("read the classes that wait for a person: %w", err)
+	}
+	return refs, hash, nil
+}
+
+// Confirm records that what the hash names is really so, a missing set that is
+// gone or changes of class that are meant, and asks for the sweep that concludes
+// it; it gives the set. ErrFindingChanged when the set is another, ErrNotFound
+// when nothing waits for a person.
 func Confirm(ctx context.Context, tx pgx.Tx, c Confirmation) ([]string, error) {
 	refs, hash, err := MissingSet(ctx, tx, c.SiteID, c.Source)
+	if err != nil {
+		return nil, err
+	}
+	classes, classHash, err := classSet(ctx, tx, c.SiteID, c.Source)
 	switch {
 	case err != nil:
 		return nil, err
-	case hash == "":
-		return nil, fmt.Errorf("confirm what %s lacks: nothing is missing: %w", c.Source, ErrNotFound)
-	case hash != c.Hash:
-		return nil, fmt.Errorf("confirm what %s lacks: %w", c.Source, ErrFindingChanged)
+	case hash == "" && classHash == "":
+		return nil, fmt.Errorf("confirm what %s says: nothing waits for a person: %w", c.Source, ErrNotFound)
+	case c.Hash == classHash:
+		refs = classes
+	case c.Hash != hash:
+		return nil, fmt.Errorf("confirm what %s says: %w", c.Source, ErrFindingChanged)
 	}
 	if _, err := tx.Exec(ctx, "insert into source_confirmations (site_id, source, hash, refs, confirmed_by) values ($1, $2, $3, $4, $5)",
 		c.SiteID, c.Source, c.Hash, refs, c.Actor); err != nil {
@@ -159,17 +185,22 @@ func Confirm(ctx context.Context, tx pgx.Tx, c Confirmation) ([]string, error) {
 	})
 }
 
-// Confirmed reads the hash of the set that was confirmed last and that no
-// listing has answered yet; "" for none.
-func Confirmed(ctx context.Context, q Querier, siteID int64, source string) (hash string, err error) {
-	err = q.QueryRow(ctx, `select hash from source_confirmations where site_id = $1 and source = $2 and used_at is null order by id desc limit 1`, siteID, source).Scan(&hash)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
-	}
+// Confirmed reads the hashes of the sets that were confirmed and that no
+// listing has answered yet.
+func Confirmed(ctx context.Context, q Querier, siteID int64, source string) (map[string]bool, error) {
+	rows, err := q.Query(ctx, "select hash from source_confirmations where site_id = $1 and source = $2 and used_at is null", siteID, source)
 	if err != nil {
-		return "", fmt.Errorf("read the confirmation for %s: %w", source, err)
+		return nil, fmt.Errorf("read the confirmations for %s: %w", source, err)
 	}
-	return hash, nil
+	hashes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the confirmations for %s: %w", source, err)
+	}
+	confirmed := make(map[string]bool, len(hashes))
+	for _, hash := range hashes {
+		confirmed[hash] = true
+	}
+	return confirmed, nil
 }
 
 // SpendConfirmations ends the confirmations that were given before a listing

@@ -89,15 +89,15 @@ func TestOnlyTheSetThatWasShownIsConfirmed(t *testing.T) {
 	if err != nil || !cmp.Equal(refs, []string{"a", "b", "c"}) {
 		t.Fatalf("confirmed %v, %v", refs, err)
 	}
-	if hash, err := store.Confirmed(ctx, db, site, "slurm"); err != nil || hash != shown {
-		t.Errorf("the confirmed set is %q, %v", hash, err)
+	if hash, err := store.Confirmed(ctx, db, site, "slurm"); err != nil || !hash[shown] || len(hash) != 1 {
+		t.Errorf("confirmed are %v, %v", hash, err)
 	}
 	must(t, store.SpendConfirmations(ctx, db, site, "slurm", db.Now().Add(-time.Hour)))
-	if hash, _ := store.Confirmed(ctx, db, site, "slurm"); hash == "" {
+	if hash, _ := store.Confirmed(ctx, db, site, "slurm"); len(hash) == 0 {
 		t.Error("a listing from before the confirmation ended it")
 	}
 	must(t, store.SpendConfirmations(ctx, db, site, "slurm", db.Now().Add(time.Hour)))
-	if hash, _ := store.Confirmed(ctx, db, site, "slurm"); hash != "" {
+	if hash, _ := store.Confirmed(ctx, db, site, "slurm"); len(hash) != 0 {
 		t.Error("the confirmation outlives the listing that answered it")
 	}
 	var audited int

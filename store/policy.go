@@ -9,8 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BundleLock is the advisory lock of the active bundle: shared by whoever
-// judges, exclusive for the statement that changes it.
+// BundleLock is the advisory lock of what everybody judges by, the active bundle
+// and the sites: shared by whoever judges, exclusive for the statement that
+// changes one of them.
 const BundleLock = 0x6d757374657201
 
 // PolicyChannel is notified with the version at each activation.

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -39,6 +41,36 @@ func text(s string) string {
 		s = strings.ReplaceAll(s, "\x00", "")
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// CleanJSON gives JSON that PostgreSQL takes: no text in it has a NUL.
+func CleanJSON(body []byte) ([]byte, error) {
+	if !bytes.Contains(body, []byte(`\u0000`)) {
+		return body, nil
+	}
+	var loose any
+	if err := json.Unmarshal(body, &loose); err != nil {
+		return nil, err
+	}
+	return json.Marshal(withoutNUL(loose))
+}
+
+func withoutNUL(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, "\x00", "")
+	case []any:
+		for i := range v {
+			v[i] = withoutNUL(v[i])
+		}
+	case map[string]any:
+		clean := make(map[string]any, len(v))
+		for key, value := range v {
+			clean[strings.ReplaceAll(key, "\x00", "")] = withoutNUL(value)
+		}
+		return clean
+	}
+	return v
 }
 
 // A stored value that this build does not know, of an older or a newer one,

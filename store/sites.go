@@ -51,11 +51,13 @@ func oneSite(ctx context.Context, q Querier, where string, arg any) (fleet.Site,
 
 // LockSite reads a site and keeps others from changing it until the end of tx.
 func LockSite(ctx context.Context, tx pgx.Tx, name string) (fleet.Site, error) {
-	return oneSite(ctx, tx, "name = $1 for update", name)
+	return oneSite(ctx, tx, "name = $1 for no key update", name)
 }
 
 // PutSite stores a site: a new one where its ID is 0, else the next revision
-// of it. It asks for its sweeps and its projection at once.
+// of it. It asks for its sweeps and its projection at once. The exclusive lock of
+// judgements is held from its end to the end of the transaction, so that nobody
+// judges by the old site after the new one: call it last.
 func PutSite(ctx context.Context, tx pgx.Tx, s fleet.Site) (fleet.Site, error) {
 	var err error
 	if s.ID == 0 {
@@ -82,6 +84,9 @@ func PutSite(ctx context.Context, tx pgx.Tx, s fleet.Site) (fleet.Site, error) {
 	if _, err := tx.Exec(ctx, `insert into projections (site_id) values ($1)
 		on conflict (site_id) do update set due_at = now()`, s.ID); err != nil {
 		return s, fmt.Errorf("ask for the projection of site %s: %w", s.Spec.Name, err)
+	}
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", int64(BundleLock)); err != nil {
+		return s, fmt.Errorf("wait for those who judge by site %s: %w", s.Spec.Name, err)
 	}
 	return s, nil
 }

@@ -36,8 +36,12 @@ func Watermarks(ctx context.Context, q Querier, siteID int64) (map[string]fleet.
 
 // HoldsSweep reports whether the lease of a sweep is still the caller's.
 func HoldsSweep(ctx context.Context, q Querier, siteID int64, source, owner string, epoch int64) (bool, error) {
+	return holdsSweep(ctx, q, siteID, source, owner, epoch, "")
+}
+
+func holdsSweep(ctx context.Context, q Querier, siteID int64, source, owner string, epoch int64, locking string) (bool, error) {
 	var mine bool
-	err := q.QueryRow(ctx, "select owner = $3 and epoch = $4 from sweeps where site_id = $1 and source = $2", siteID, source, owner, epoch).Scan(&mine)
+	err := q.QueryRow(ctx, "select owner = $3 and epoch = $4 from sweeps where site_id = $1 and source = $2 "+locking, siteID, source, owner, epoch).Scan(&mine)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -47,30 +51,25 @@ func HoldsSweep(ctx context.Context, q Querier, siteID int64, source, owner stri
 	return mine, nil
 }
 
+// KeepSweep is HoldsSweep, and until the end of tx nobody else can claim the
+// sweep: what its owner writes is written before the next owner reads. The owner
+// itself may renew and end it meanwhile.
+func KeepSweep(ctx context.Context, tx pgx.Tx, siteID int64, source, owner string, epoch int64) (bool, error) {
+	return holdsSweep(ctx, tx, siteID, source, owner, epoch, "for key share")
+}
+
 // LockSweep is HoldsSweep, and keeps the lease from changing hands until the
 // end of tx.
 func LockSweep(ctx context.Context, tx pgx.Tx, siteID int64, source, owner string, epoch int64) (bool, error) {
-	var mine bool
-	err := tx.QueryRow(ctx, "select owner = $3 and epoch = $4 from sweeps where site_id = $1 and source = $2 for no key update", siteID, source, owner, epoch).Scan(&mine)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("lock the lease of a sweep: %w", err)
-	}
-	return mine, nil
+	return holdsSweep(ctx, tx, siteID, source, owner, epoch, "for no key update")
 }
 
 // AdvanceWatermark records a complete sweep. The watermark never moves back;
-// with an alert it is withheld, and only the alert is written.
+// at the zero instant it is withheld, and only the alert is written.
 func AdvanceWatermark(ctx context.Context, tx pgx.Tx, siteID int64, source string, at time.Time, alert string) error {
-	moved := orNull(at)
-	if alert != "" {
-		moved = nil
-	}
 	_, err := tx.Exec(ctx, `insert into watermarks as w (site_id, source, at, failing_since, reason, alert) values ($1, $2, $3, null, '', $4)
 		on conflict (site_id, source) do update set at = greatest(w.at, excluded.at), failing_since = null, reason = '', alert = excluded.alert`,
-		siteID, source, moved, text(alert))
+		siteID, source, orNull(at), text(alert))
 	if err != nil {
 		return fmt.Errorf("move the watermark of %s: %w", source, err)
 	}
