@@ -111,9 +111,10 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 		}
 		v := ctx.BuildInstance(instance)
 		values[dir] = v
-		err := v.Err()
+		// Validate tells every error of a package, Err only the first.
+		err := v.Validate(cue.Attributes(true), cue.Optional(true), cue.Hidden(true), cue.Concrete(true))
 		if err == nil {
-			err = v.Validate(cue.Attributes(true), cue.Optional(true), cue.Hidden(true), cue.Concrete(true))
+			err = v.Err()
 		}
 		if err != nil {
 			own[dir] = findingsOf(err, src, dir)
