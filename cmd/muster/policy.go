@@ -76,7 +76,7 @@ errors changes nothing.`,
 				return err
 			}
 			b, findings, err := policy.Activate(c.Context(), tree, a.actor())
-			if ferr := render.Findings(a.stderr, "text", args[0], findings); ferr != nil {
+			if ferr := render.Findings(a.stderr, "text", args[0], withoutNotes(findings)); ferr != nil {
 				return ferr
 			}
 			var vet *engine.VetError

@@ -33,7 +33,7 @@ bounded memory, CPU and time.`,
 		b, findings, err := engine.Load(tree, engine.Options{Tests: true, Schema: muster.Bundle()})
 		var vet *engine.VetError
 		if errors.As(err, &vet) {
-			if err := render.Findings(a.stderr, "text", dir, findings); err != nil {
+			if err := render.Findings(a.stderr, "text", dir, withoutNotes(findings)); err != nil {
 				return err
 			}
 			return nope("the policies do not load: mend them first (`muster vet` tells more)")

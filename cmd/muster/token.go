@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -178,8 +179,10 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 				}
 				return store.Audit(c.Context(), tx, store.AuditEntry{Principal: a.actor(), Action: "token.revoke", Target: args[0]})
 			})
-			if err != nil {
-				return notFound(err)
+			if errors.Is(err, store.ErrNotFound) {
+				return nope("token %d is not there, or was revoked before: `muster token list` shows them", id)
+			} else if err != nil {
+				return err
 			}
 			fmt.Fprintf(a.stdout, "token %d is revoked\n", id)
 			return nil

@@ -37,7 +37,7 @@ done in a process with bounded memory, CPU and time.`,
 			return err
 		}
 		if quiet {
-			findings = slices.DeleteFunc(findings, func(f engine.Finding) bool { return f.Severity == engine.Note })
+			findings = withoutNotes(findings)
 		}
 		if err := render.Findings(a.stdout, format.value, dir, findings); err != nil {
 			return err
@@ -56,6 +56,11 @@ done in a process with bounded memory, CPU and time.`,
 	c.Flags().BoolVar(&strict, "strict", false, "warnings fail it too")
 	limits.flags(c)
 	return c
+}
+
+// withoutNotes keeps the errors and warnings.
+func withoutNotes(findings []engine.Finding) []engine.Finding {
+	return slices.DeleteFunc(findings, func(f engine.Finding) bool { return f.Severity == engine.Note })
 }
 
 // dirOf gives the folder that a command was called with, by default this one.

@@ -35,6 +35,7 @@ func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
 		fmt.Fprintf(&b, "  facts     %s  (edit a file: the world has changed)\n", facts)
 	}
 	fmt.Fprintf(&b, "  data      %s\n", r.DataDir)
+	fmt.Fprintf(&b, "\nOpen it:\n\n  %s/ui/login/?token=%s\n", r.URL, r.Token)
 	fmt.Fprintf(&b, "\nAsk it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/fleet/summary/\n", r.Token, r.URL)
 	program := a.args[0]
 	where := ""
