@@ -11,6 +11,7 @@ import (
 	"cuelang.org/go/cue/build"
 	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/errors"
+	"cuelang.org/go/cue/parser"
 	"cuelang.org/go/encoding/yaml"
 )
 
@@ -74,7 +75,11 @@ func buildSchema(ctx *cue.Context, tree fs.FS) (cue.Value, error) {
 		if err != nil {
 			return cue.Value{}, fmt.Errorf("read the schema: %w", err)
 		}
-		if err := instance.AddFile(name, data); err != nil {
+		file, err := parser.ParseFile(name, data, parser.ParseComments)
+		if err != nil {
+			return cue.Value{}, fmt.Errorf("read the schema: %w", err)
+		}
+		if err := instance.AddSyntax(file); err != nil {
 			return cue.Value{}, fmt.Errorf("read the schema: %w", err)
 		}
 	}
