@@ -202,10 +202,13 @@ func TestTheLinksOfTheDocumentsLead(t *testing.T) {
 			if target == "" {
 				file = filepath.Join(repository, p.name)
 			}
-			text, err := os.ReadFile(file)
-			if err != nil {
+			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s links to %s, which is not there", p.name, m[1])
 				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil && anchor != "" {
+				t.Error(err)
 			}
 			if anchor != "" && !slices.Contains(anchorsOf(string(text)), anchor) {
 				t.Errorf("%s links to %s, which has no such heading", p.name, m[1])

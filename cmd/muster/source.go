@@ -212,7 +212,7 @@ confirmed (exit code 1).`,
 		if err := server.Post(c.Context(), sourcePath(args[0], args[1])+"confirm/", map[string]string{"hash": hash}, &answer); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stdout, "%s count as gone from the next listing on that still lacks them\n", render.Plural(answer.Confirmed, "record"))
+		fmt.Fprintf(a.stdout, "confirmed for %s: it counts from the next listing on that still says the same\n", render.Plural(answer.Confirmed, "record"))
 		return nil
 	}
 	return c
