@@ -2,6 +2,7 @@ package devices
 
 import (
 	"maps"
+	"net/netip"
 	"strings"
 
 	"github.com/musterhq/muster/facts"
@@ -120,7 +121,7 @@ func (r *round) readAxes(s *subject, source string, stored *fleet.Stored, unread
 	if name.Value != "" { // a node may have none: it keeps the name it was born with
 		d.Name = name.Value
 	}
-	address.Value, _, _ = strings.Cut(address.Value, "/")
+	address.Value = addressOf(address.Value)
 	take("bmc_address", address, &d.BMCAddress)
 	if source != "ironic" && !joined(s.stored["ironic"]) || source == "ironic" {
 		take("resource_class", class, &d.ResourceClass)
@@ -131,6 +132,16 @@ func (r *round) readAxes(s *subject, source string, stored *fleet.Stored, unread
 			unread[axis] = ReasonDecodeFailed
 		}
 	}
+}
+
+// addressOf spells the address of a BMC in the one way in which it is compared:
+// without a prefix length, IPv6 as RFC 5952 says, names in lower case.
+func addressOf(written string) string {
+	written, _, _ = strings.Cut(strings.TrimSpace(written), "/")
+	if address, err := netip.ParseAddr(written); err == nil {
+		return address.Unmap().String()
+	}
+	return strings.ToLower(written)
 }
 
 // axisFact names the fact of a source that an axis is read from.

@@ -31,8 +31,8 @@ func AxisFindings(ctx context.Context, q Querier, siteID int64, inventory, class
 			where d.site_id = $1 and d.retired_at is null and $2 <> 'ironic'
 				and i.body ->> 'resource_class' <> n.body ->> 'resource_class' and i.body ->> 'resource_class' <> ''
 			union all
-			select $5::text, lower(bmc_address), min(id), jsonb_build_object('devices', jsonb_agg(id order by id))
-			from devices where site_id = $1 and retired_at is null and bmc_address <> '' group by lower(bmc_address) having count(*) > 1
+			select $5::text, bmc_address, min(id), jsonb_build_object('devices', jsonb_agg(id order by id))
+			from devices where site_id = $1 and retired_at is null and bmc_address <> '' group by bmc_address having count(*) > 1
 		)
 		select kind, case when count(*) over (partition by kind, ref) = 1 then ref else ref || ' (' || id || ')' end, id, detail from found`, // tenants may share a name
 		siteID, inventory, fleet.FindingUnmapped, fleet.FindingDifference, fleet.FindingSharedBMC, classUnmapped, statusUnmapped)
