@@ -36,7 +36,18 @@ type ConditionPost struct {
 	Message    string    // at most 1024 characters
 	Writer     string    // that the caller is allowed to be
 	ObservedAt time.Time // zero: now
-	Actor      string
+	By         Caller
+}
+
+// Caller is who asks for a write, as the audit log names it.
+type Caller struct {
+	Name   string
+	Remote string // address, "" where there is none
+}
+
+// audit appends to the audit log what a caller does, in the act's transaction.
+func (c Caller) audit(ctx context.Context, tx pgx.Tx, action, target string, detail map[string]any) error {
+	return store.Audit(ctx, tx, store.AuditEntry{Principal: c.Name, Remote: c.Remote, Action: action, Target: target, Detail: detail})
 }
 
 // PostCondition stores one asserted condition and gives the row that then
@@ -53,7 +64,7 @@ func (s *Service) PostCondition(ctx context.Context, p ConditionPost) (row fleet
 	if err != nil {
 		return row, false, err
 	}
-	cause := fleet.Cause{Type: "condition", Writer: p.Writer, Actor: p.Actor}
+	cause := fleet.Cause{Type: "condition", Writer: p.Writer, Actor: p.By.Name}
 	var rows Rows
 	var events map[string]int
 	err = s.judging(ctx, siteID, cause, func(tx pgx.Tx, r *round) error {
@@ -79,8 +90,12 @@ func (s *Service) PostCondition(ctx context.Context, p ConditionPost) (row fleet
 		default:
 			rows, err = r.write(ctx, tx, all)
 		}
+		if err != nil {
+			return err
+		}
 		row, events = d.conditions[p.Type], r.events
-		return err
+		return p.By.audit(ctx, tx, "condition.post", fmt.Sprintf("device %d condition %s", p.DeviceID, p.Type),
+			map[string]any{"status": p.Status, "reason": p.Reason, "writer": p.Writer})
 	})
 	if err != nil {
 		return fleet.Condition{}, false, refusedOr(err, fmt.Sprintf("post %s of device %d", p.Type, p.DeviceID))

@@ -113,7 +113,7 @@ func TestASnapshotDerivesAndRepairs(t *testing.T) {
 	w.wantStatus(id, "unknown", "") // nobody speaks of it yet
 	snap := func(change map[string]fleet.Tri) devices.SnapshotResult {
 		t.Helper()
-		results, err := w.svc.PostSnapshot(w.ctx(), "openstack", "connector", []devices.DeviceSnapshot{{DeviceID: id, ObservedAt: w.clock(), Conditions: whole(change)}})
+		results, err := w.svc.PostSnapshot(w.ctx(), "openstack", devices.Caller{Name: "connector"}, []devices.DeviceSnapshot{{DeviceID: id, ObservedAt: w.clock(), Conditions: whole(change)}})
 		must(t, err)
 		return results[0]
 	}
@@ -167,7 +167,7 @@ func TestASnapshotDerivesAndRepairs(t *testing.T) {
 func TestASnapshotOfASiteThatIsReadIsRefusedForItsDevices(t *testing.T) {
 	w := newWorld(t)
 	id := w.bear("n1", node(ready))
-	results, err := w.svc.PostSnapshot(w.ctx(), "openstack", "x", []devices.DeviceSnapshot{{DeviceID: id, Conditions: whole(nil)}, {DeviceID: 99, Conditions: whole(nil)}})
+	results, err := w.svc.PostSnapshot(w.ctx(), "openstack", devices.Caller{Name: "x"}, []devices.DeviceSnapshot{{DeviceID: id, Conditions: whole(nil)}, {DeviceID: 99, Conditions: whole(nil)}})
 	must(t, err)
 	if results[0].Code != devices.CodeEmittedHere || results[1].Code != devices.CodeDeviceNotFound {
 		t.Fatalf("%+v", results)
@@ -203,5 +203,30 @@ func TestInventoryAxes(t *testing.T) {
 	must(t, w.db.QueryRow(w.ctx(), "select kind from source_findings where device_id = $1", id).Scan(&kind))
 	if kind != fleet.FindingUnmapped {
 		t.Fatalf("the finding is %s", kind)
+	}
+}
+
+func TestAPostIsAuditedWithItsEffectOrNotAtAll(t *testing.T) {
+	w := newWorld(t, withoutIronic)
+	id := w.bearFromFile("n1")
+	post := devices.ConditionPost{
+		DeviceID: id, Type: "CustodyIntent", Status: fleet.True, Reason: "HandedOver", Writer: "custody",
+		By: devices.Caller{Name: "connector", Remote: "192.0.2.7"},
+	}
+	if _, stored, err := w.svc.PostCondition(w.ctx(), post); err != nil || !stored {
+		t.Fatalf("stored %v: %v", stored, err)
+	}
+	refused := post
+	refused.Writer = "openstack"
+	if _, _, err := w.svc.PostCondition(w.ctx(), refused); err == nil {
+		t.Fatal("another writer's type was taken")
+	}
+	var rows int
+	var who, from string
+	if err := w.db.QueryRow(w.ctx(), "select count(*), max(principal), max(remote) from audit where action = 'condition.post'").Scan(&rows, &who, &from); err != nil {
+		t.Fatal(err)
+	}
+	if rows != 1 || who != "connector" || from != "192.0.2.7" {
+		t.Errorf("%d rows by %s from %s, want the one that was stored", rows, who, from)
 	}
 }

@@ -47,7 +47,7 @@ type SnapshotResult struct {
 // one of a site whose sources muster reads itself (PostCondition says why). The
 // projection of each device is verified and repaired even if nothing changed.
 // Results are in the order of the snapshots; the error is about all of them.
-func (s *Service) PostSnapshot(ctx context.Context, writer, actor string, snapshots []DeviceSnapshot) ([]SnapshotResult, error) {
+func (s *Service) PostSnapshot(ctx context.Context, writer string, by Caller, snapshots []DeviceSnapshot) ([]SnapshotResult, error) {
 	if len(snapshots) > maxBatch {
 		return nil, &RefusedError{CodeInvalid, fmt.Sprintf("a request may carry %d devices, not %d", maxBatch, len(snapshots))}
 	}
@@ -68,15 +68,15 @@ func (s *Service) PostSnapshot(ctx context.Context, writer, actor string, snapsh
 		}
 	}
 	for site, indexes := range sites {
-		if err := s.snapshotSite(ctx, site, writer, actor, snapshots, indexes, results); err != nil {
+		if err := s.snapshotSite(ctx, site, writer, by, snapshots, indexes, results); err != nil {
 			return nil, refusedOr(err, "post the snapshot of "+writer)
 		}
 	}
 	return results, nil
 }
 
-func (s *Service) snapshotSite(ctx context.Context, site int64, writer, actor string, snapshots []DeviceSnapshot, indexes []int, results []SnapshotResult) error {
-	cause := fleet.Cause{Type: "snapshot", Writer: writer, Actor: actor}
+func (s *Service) snapshotSite(ctx context.Context, site int64, writer string, by Caller, snapshots []DeviceSnapshot, indexes []int, results []SnapshotResult) error {
+	cause := fleet.Cause{Type: "snapshot", Writer: writer, Actor: by.Name}
 	var rows Rows
 	var events map[string]int
 	err := s.judging(ctx, site, cause, func(tx pgx.Tx, r *round) error {
@@ -101,16 +101,31 @@ func (s *Service) snapshotSite(ctx context.Context, site int64, writer, actor st
 		for _, i := range indexes {
 			if d := all.byID[snapshots[i].DeviceID]; d != nil && results[i].Code == "" {
 				results[i].Status = d.device.Operational
-				results[i].Repaired = len(results[i].Written) == 0 && !same(&d.before, &d.device)
+				results[i].Repaired = len(results[i].Written) == 0 && repaired(d)
 			}
 		}
 		events = r.events
-		return nil
+		if len(accepted.list) == 0 {
+			return nil
+		}
+		taken := make([]int64, len(accepted.list))
+		for i, d := range accepted.list {
+			taken[i] = d.device.ID
+		}
+		return by.audit(ctx, tx, "condition.apply", "writer "+writer, map[string]any{"site": r.site.Spec.Name, "devices": taken})
 	})
 	if err == nil {
 		s.metrics.wrote(rows, events)
 	}
 	return err
+}
+
+// repaired tells whether a device's row was not what follows. When it is next
+// due moves with the instant of every snapshot.
+func repaired(s *subject) bool {
+	before := s.before
+	before.DueAt = s.device.DueAt
+	return !same(&before, &s.device)
 }
 
 // snapshot brings one device's snapshot into its subject, all of it or nothing.

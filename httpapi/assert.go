@@ -45,12 +45,9 @@ func (s *Server) postCondition(r *request) (*reply, error) {
 	if len(rows) == 0 {
 		return nil, deviceNotFound()
 	}
-	if err := s.audit(r, "condition.post", fmt.Sprintf("device %d condition %s", in.DeviceID, in.Type), map[string]any{"status": in.Status, "reason": in.Reason, "writer": writer}); err != nil {
-		return nil, err
-	}
 	row, stored, err := s.Devices.PostCondition(r.Context(), devices.ConditionPost{
 		DeviceID: in.DeviceID, Type: in.Type, Status: in.Status, Reason: in.Reason, Message: in.Message,
-		Writer: writer, ObservedAt: in.ObservedAt, Actor: r.principal.Name,
+		Writer: writer, ObservedAt: in.ObservedAt, By: r.caller(),
 	})
 	if err != nil {
 		return nil, err
@@ -149,10 +146,7 @@ func (s *Server) postSnapshot(r *request) (*reply, error) {
 			snapshots[i].DeviceID = 0 // no device's: outside the caller's sites is the same as not there
 		}
 	}
-	if err := s.audit(r, "condition.apply", "writer "+writer, map[string]any{"devices": of}); err != nil {
-		return nil, err
-	}
-	results, err := s.Devices.PostSnapshot(r.Context(), writer, r.principal.Name, snapshots)
+	results, err := s.Devices.PostSnapshot(r.Context(), writer, r.caller(), snapshots)
 	if err != nil {
 		return nil, err
 	}
@@ -196,8 +190,7 @@ func undecodable(err error) *problem {
 	return refuse(http.StatusBadRequest, "request_invalid", "the body is not readable: %v", err)
 }
 
-// audit notes a write before it is made: what was tried is on record even where
-// it then fails.
-func (s *Server) audit(r *request, action, target string, detail map[string]any) error {
-	return store.Audit(r.Context(), s.DB, store.AuditEntry{Principal: r.principal.Name, Remote: r.remote(), Action: action, Target: target, Detail: detail})
+// caller names who asks, for the audit log.
+func (r *request) caller() devices.Caller {
+	return devices.Caller{Name: r.principal.Name, Remote: r.remote()}
 }
