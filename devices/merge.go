@@ -2,10 +2,12 @@ package devices
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
 )
 
 // merged says what became of one reading.
@@ -150,15 +152,26 @@ func (r *round) newborn(id int64, rd *fleet.Reading) *subject {
 // micros cuts an instant to what the database keeps.
 func micros(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// check refuses a batch that breaks the contract of Apply.
+// check refuses a batch that breaks the contract of Apply. Names and serials are
+// compared as they are stored; a ref that cannot be stored is nobody's.
 func check(b *fleet.Batch) error {
 	if len(b.Readings) > maxBatch {
 		return fmt.Errorf("apply %d readings: at most %d fit one batch", len(b.Readings), maxBatch)
 	}
-	for i := range b.Readings {
-		if b.Readings[i].At.IsZero() {
-			return fmt.Errorf("apply reading %d (%s): it has no instant", i, b.Readings[i].Ref)
+	given := b.Readings
+	for i := range given {
+		rd := &given[i]
+		if rd.At.IsZero() {
+			return fmt.Errorf("apply reading %d (%s): it has no instant", i, rd.Ref)
 		}
+		name, serial := store.Clean(rd.Name), store.Clean(rd.Serial)
+		if name == rd.Name && serial == rd.Serial {
+			continue
+		}
+		if &given[0] == &b.Readings[0] {
+			b.Readings = slices.Clone(given)
+		}
+		b.Readings[i].Name, b.Readings[i].Serial = name, serial
 	}
 	return nil
 }

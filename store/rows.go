@@ -34,6 +34,9 @@ func idOrNull(id int64) *int64 {
 	return &id
 }
 
+// Clean makes a text that PostgreSQL takes, as it is stored everywhere.
+func Clean(s string) string { return text(s) }
+
 // text makes a text that PostgreSQL takes: without NUL, valid UTF-8. The edge
 // has cleaned it already; one device must not stop a batch all the same.
 func text(s string) string {
