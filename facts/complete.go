@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"crypto/sha256"
 	"slices"
 	"time"
 )
@@ -109,10 +108,4 @@ func drained(n *Slurm) Bool {
 	}
 	working := n.States&(SlurmAllocated|SlurmMixed|SlurmCompleting) != 0
 	return BoolOf(n.States.Has(SlurmDrain) && !working)
-}
-
-// Hash identifies a stored body: facts are written only when it changes.
-func Hash(body []byte) [16]byte {
-	sum := sha256.Sum256(body)
-	return [16]byte(sum[:16])
 }

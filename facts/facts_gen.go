@@ -2,7 +2,10 @@
 
 package facts
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // DeviceClass is one of the values that schema/names.cue or schema/facts.cue lists; its zero value is null.
 type DeviceClass uint8
@@ -847,3 +850,115 @@ func (f *Facts) Intern(c *Codes) {
 	c[76] = uint8(f.BMC.Gpus)
 	c[77] = uint8(f.BMC.Fpgas)
 }
+
+// AppendCanonical appends the form of what a source said.
+func (f *Ironic) AppendCanonical(form []byte) []byte {
+	form = append(form, layoutIronic...)
+	form = append(form, uint8(f.Listed))
+	form = appendText(form, f.Name)
+	form = append(form, uint8(f.ProvisionState))
+	form = appendText(form, f.TargetProvisionState)
+	form = appendBool(form, f.Unmodelled)
+	form = append(form, uint8(f.Maintenance))
+	form = appendText(form, f.MaintenanceReason)
+	form = appendText(form, f.Fault)
+	form = appendText(form, f.LastError)
+	form = appendText(form, f.PowerState)
+	form = appendText(form, f.TargetPowerState)
+	form = append(form, uint8(f.InstanceBound))
+	form = appendText(form, f.InstanceUUID)
+	form = append(form, uint8(f.OurMark))
+	form = appendText(form, f.Lessee)
+	form = appendText(form, f.Owner)
+	form = appendText(form, f.ResourceClass)
+	form = appendText(form, f.Driver)
+	form = appendText(form, f.Reservation)
+	form = appendText(form, f.BMCAddress)
+	form = appendTime(form, f.ProvisionUpdatedAt)
+	form = appendStrings(form, f.Traits)
+	form = appendAnyMap(form, f.Properties)
+	form = appendStringMap(form, f.Unreadable)
+	return form
+}
+
+// layoutIronic names the facts of the family, their types and the order of their values.
+const layoutIronic = "d87ba3b2"
+
+// AppendCanonical appends the form of what a source said.
+func (f *Placement) AppendCanonical(form []byte) []byte {
+	form = append(form, layoutPlacement...)
+	form = append(form, uint8(f.ProviderExists))
+	form = append(form, uint8(f.Allocated))
+	return form
+}
+
+// layoutPlacement names the facts of the family, their types and the order of their values.
+const layoutPlacement = "f5b94636"
+
+// AppendCanonical appends the form of what a source said.
+func (f *Slurm) AppendCanonical(form []byte) []byte {
+	form = append(form, layoutSlurm...)
+	form = append(form, uint8(f.Listed))
+	form = appendText(form, f.Reason)
+	form = appendBool(form, f.Unmodelled)
+	form = binary.BigEndian.AppendUint64(form, uint64(f.States))
+	form = appendString(form, f.ReasonSetBy)
+	form = appendTime(form, f.ReasonChangedAt)
+	form = appendString(form, f.Comment)
+	form = appendString(form, f.Extra)
+	form = appendStrings(form, f.Partitions)
+	form = appendStrings(form, f.UnknownTokens)
+	form = appendStringMap(form, f.Unreadable)
+	return form
+}
+
+// layoutSlurm names the facts of the family, their types and the order of their values.
+const layoutSlurm = "6ec3e11f"
+
+// AppendCanonical appends the form of what a source said.
+func (f *Netbox) AppendCanonical(form []byte) []byte {
+	form = append(form, layoutNetbox...)
+	form = append(form, uint8(f.Listed))
+	form = appendText(form, f.Name)
+	form = appendText(form, f.Status)
+	form = appendText(form, f.Role)
+	form = appendText(form, f.Tenant)
+	form = appendText(form, f.Site)
+	form = appendText(form, f.Location)
+	form = appendText(form, f.Rack)
+	form = appendText(form, f.Position)
+	form = appendText(form, f.Serial)
+	form = appendText(form, f.AssetTag)
+	form = appendText(form, f.OobIP)
+	form = appendText(form, f.ResourceClass)
+	form = appendStrings(form, f.Tags)
+	form = appendAnyMap(form, f.CustomFields)
+	form = appendStringMap(form, f.Unreadable)
+	return form
+}
+
+// layoutNetbox names the facts of the family, their types and the order of their values.
+const layoutNetbox = "e4fcfa9a"
+
+// AppendCanonical appends the form of what a source said.
+func (f *BMC) AppendCanonical(form []byte) []byte {
+	form = append(form, layoutBMC...)
+	form = append(form, uint8(f.Failures))
+	form = append(form, uint8(f.Refusal))
+	form = appendText(form, f.PowerState)
+	form = append(form, uint8(f.ChassisHealth))
+	form = append(form, uint8(f.Processors))
+	form = append(form, uint8(f.Memory))
+	form = append(form, uint8(f.Storage))
+	form = append(form, uint8(f.NetworkAdapters))
+	form = append(form, uint8(f.PowerSupplies))
+	form = append(form, uint8(f.Thermal))
+	form = append(form, uint8(f.Gpus))
+	form = append(form, uint8(f.Fpgas))
+	form = appendStringMap(form, f.Firmware)
+	form = appendStringMap(form, f.Unreadable)
+	return form
+}
+
+// layoutBMC names the facts of the family, their types and the order of their values.
+const layoutBMC = "7fc45cbb"
