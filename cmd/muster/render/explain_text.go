@@ -68,7 +68,7 @@ func (e *Explanation) headline(p *page) {
 		p.line("  FROZEN: the status is left as it is (%s)", e.frozenBy())
 	}
 	if o := e.Operational; o != nil {
-		p.standing(o)
+		p.standing(o, e.Held)
 		switch {
 		case e.StatusFresh:
 			p.line("  nothing stale has a say in it")
@@ -86,8 +86,10 @@ func (e *Explanation) frozenBy() string {
 }
 
 // standing says what staleness made of a status.
-func (p *page) standing(o *StatusTrace) {
-	if len(o.Decisive) > 0 {
+func (p *page) standing(o *StatusTrace, held bool) {
+	// While a status is held the rung that matches decides nothing: the marks
+	// in the table show what the rung that last gave the status was decided by.
+	if len(o.Decisive) > 0 && !held {
 		p.line("  decided by %s", strings.Join(o.Decisive, ", "))
 	}
 	if o.HeldWhy != nil {
