@@ -280,7 +280,7 @@ func (r *Replay) Write(w io.Writer) error {
 		p.line("  no ladder of the status gave it: there is nothing to replay")
 		return p.err
 	}
-	p.standing(r.Operational)
+	p.standing(r.Operational, r.Operational.Hold == "held")
 	p.line("\nwhy %s: every rung of %s in order, as the policy was", r.Operational.Outcome, r.Operational.Ladder)
 	p.steps(&r.Operational.Trace)
 	return p.err
