@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/musterhq/muster/engine"
 )
 
 // page collects lines; the first error of the writer ends the writing.
@@ -68,7 +70,7 @@ func (e *Explanation) headline(p *page) {
 		p.line("  FROZEN: the status is left as it is (%s)", e.frozenBy())
 	}
 	if o := e.Operational; o != nil {
-		p.standing(o, e.Held)
+		p.standing(o)
 		switch {
 		case e.StatusFresh:
 			p.line("  nothing stale has a say in it")
@@ -86,10 +88,10 @@ func (e *Explanation) frozenBy() string {
 }
 
 // standing says what staleness made of a status.
-func (p *page) standing(o *StatusTrace, held bool) {
+func (p *page) standing(o *StatusTrace) {
 	// While a status is held the rung that matches decides nothing: the marks
 	// in the table show what the rung that last gave the status was decided by.
-	if len(o.Decisive) > 0 && !held {
+	if len(o.Decisive) > 0 && o.Hold != engine.Held.String() {
 		p.line("  decided by %s", strings.Join(o.Decisive, ", "))
 	}
 	if o.HeldWhy != nil {
@@ -280,7 +282,7 @@ func (r *Replay) Write(w io.Writer) error {
 		p.line("  no ladder of the status gave it: there is nothing to replay")
 		return p.err
 	}
-	p.standing(r.Operational, r.Operational.Hold == "held")
+	p.standing(r.Operational)
 	p.line("\nwhy %s: every rung of %s in order, as the policy was", r.Operational.Outcome, r.Operational.Ladder)
 	p.steps(&r.Operational.Trace)
 	return p.err
