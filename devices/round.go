@@ -40,10 +40,11 @@ func newRound(m *model, site fleet.Site, marks map[string]fleet.Watermark, cause
 	}
 }
 
-// observationVersion names the rules under which conditions are emitted: a
-// device that has another one is observed again.
+// observationVersion names the rules under which conditions are emitted, the
+// schema of this build among them: a device that has another one is observed
+// again.
 func observationVersion(b *engine.Bundle, site *fleet.Site) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d", b.Version(), engine.Semantics, site.ID, site.Revision))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d %d", b.Schema(), b.Version(), engine.Semantics, site.ID, site.Revision))
 	return hex.EncodeToString(sum[:12])
 }
 

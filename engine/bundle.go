@@ -10,6 +10,7 @@ import (
 // and may be used by any number of goroutines at once.
 type Bundle struct {
 	version string
+	schema  string
 	cost    Cost
 
 	types         []ConditionType // in the order of names
@@ -38,6 +39,10 @@ type Bundle struct {
 // Version is "sha256:" and the hash over path and bytes of every policy file
 // that is no test.
 func (b *Bundle) Version() string { return b.version }
+
+// Schema is the hash of the schema that the policies were unified with: another
+// build may make something else of the same version.
+func (b *Bundle) Schema() string { return b.schema }
 
 // Cost tells what loading the bundle took, in counts.
 func (b *Bundle) Cost() Cost { return b.cost }

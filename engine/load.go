@@ -74,7 +74,7 @@ func loadSource(src *source, opts Options) (*Bundle, []Finding) {
 	c := newCompiler(ctx, lean)
 	b := c.bundle(values, opts.Bits)
 	c.joins()
-	b.version = src.version()
+	b.version, b.schema = src.version(), src.schema()
 	findings = append(findings, lintText(src, values)...)
 	if !hasErrors(c.findings) {
 		c.derivation(b)

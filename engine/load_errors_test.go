@@ -177,6 +177,24 @@ func TestVersionHashesWhatDecides(t *testing.T) {
 	}
 }
 
+func TestTheSchemaHasAHashOfItsOwn(t *testing.T) {
+	t.Parallel()
+	schema := func(tree fs.FS) string {
+		b, _, err := Load(tree, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Schema()
+	}
+	base := schema(miniFiles(t))
+	if got := schema(edited(t, "schema/schema.cue", "failed:", "// a comment\nfailed:")); got == base {
+		t.Error("another schema has the same hash")
+	}
+	if got := schema(edited(t, "policies/limits/limits.cue", "10", "11")); got != base {
+		t.Error("a policy changed the schema's hash")
+	}
+}
+
 func TestBitsAreKeptAndNeverReused(t *testing.T) {
 	t.Parallel()
 	b, _, err := Load(miniFiles(t), Options{Bits: map[string]uint8{"Maintenance": 5, "Retired": 0, "AlsoRetired": 1}})

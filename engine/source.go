@@ -101,9 +101,17 @@ func decides(name string) bool {
 	return strings.HasPrefix(name, "policies/") && !strings.HasSuffix(name, "_tests.cue") && !strings.HasSuffix(name, "_test.cue")
 }
 
-// version is the hash over path and bytes, each with its length before it, of
-// every file that decides, in the order of paths.
-func (s *source) version() string {
+// version is the hash of every file that decides.
+func (s *source) version() string { return s.hash(decides) }
+
+// schema is the hash of what the policies are unified with.
+func (s *source) schema() string {
+	return s.hash(func(name string) bool { return strings.HasPrefix(name, "schema/") && strings.HasSuffix(name, ".cue") })
+}
+
+// hash is over path and bytes, each with its length before it, of the files that
+// are chosen, in the order of paths.
+func (s *source) hash(chosen func(name string) bool) string {
 	hash := sha256.New()
 	part := func(data []byte) {
 		var length [8]byte
@@ -112,7 +120,7 @@ func (s *source) version() string {
 		hash.Write(data)
 	}
 	for _, name := range s.paths {
-		if decides(name) {
+		if chosen(name) {
 			part([]byte(name))
 			part(s.files[name])
 		}
