@@ -136,7 +136,7 @@ func (s *Server) account(w *written, r *http.Request, t *trail, took time.Durati
 	switch {
 	case t.cause != nil:
 		level = hclog.Error
-	case quiet(t.route):
+	case ofProcess(t.route):
 		level = hclog.Debug
 	}
 	fields := []any{"request_id", t.id, "method", r.Method, "path", r.URL.Path, "status", w.status, "bytes", w.bytes,
@@ -147,8 +147,9 @@ func (s *Server) account(w *written, r *http.Request, t *trail, took time.Durati
 	s.Log.Log(level, "request", fields...)
 }
 
-// quiet routes are asked every few seconds by machines.
-func quiet(route string) bool {
+// ofProcess tells the routes that speak of the process itself. Machines ask
+// them every few seconds.
+func ofProcess(route string) bool {
 	return route == "/healthz" || route == "/readyz" || route == "/metrics"
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,10 @@ type Deps struct {
 	// Auth tells whose a credential is. Nil: whoever asks from this machine may
 	// do everything, others nothing; see CheckExposure.
 	Auth Authenticator
+
+	// ProcessOnly leaves out the API and the page: health, readiness and metrics
+	// are all that a replica of other roles answers.
+	ProcessOnly bool
 
 	Clock    func() time.Time // the database's
 	Log      hclog.Logger
@@ -82,7 +87,9 @@ func New(d Deps) (*Server, error) {
 	if s.pages, err = loadPages(); err != nil {
 		return nil, err
 	}
-	s.routes = s.table()
+	if s.routes = s.table(); d.ProcessOnly {
+		s.routes = slices.DeleteFunc(s.routes, func(one route) bool { return !ofProcess(one.path) })
+	}
 	if s.router, err = s.newRouter(); err != nil {
 		return nil, err
 	}

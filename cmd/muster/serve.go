@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -90,7 +89,7 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	if c.Auth.OIDC != nil {
 		return usage("auth.oidc: this build knows static tokens only: leave it out (`muster token create` makes one)")
 	}
-	if err := httpapi.CheckExposure(c.Listen, c.Auth.Tokens); err != nil && slices.Contains(roles, server.RoleAPI) {
+	if err := httpapi.CheckExposure(c.Listen, c.Auth.Tokens); err != nil {
 		return usage("%w", err)
 	}
 	seed, err := a.seed(c)
@@ -126,30 +125,19 @@ func (a *app) replica(ctx context.Context, c *config.Config, o server.Options) (
 	if c.Auth.Tokens {
 		o.Auth = httpapi.Tokens{DB: o.DB, Clock: o.DB.Now}
 	}
-	if slices.Contains(o.Roles, server.RoleAPI) {
-		certificate, key := "", ""
-		if c.TLS != nil {
-			certificate, key = c.TLS.Certificate, c.TLS.Key
-		}
-		if o.Listener, err = server.Listen(c.Listen, certificate, key); err != nil {
-			return err
-		}
+	certificate, key := "", ""
+	if c.TLS != nil {
+		certificate, key = c.TLS.Certificate, c.TLS.Key
+	}
+	if o.Listener, err = server.Listen(c.Listen, certificate, key); err != nil {
+		return err
 	}
 	s, err := server.New(o)
 	if err != nil {
-		return errors.Join(err, closeListener(o.Listener))
+		return errors.Join(err, o.Listener.Close())
 	}
-	if o.Listener != nil {
-		o.Log.Info("serving", "url", server.URL(o.Listener, c.TLS != nil), "roles", o.Roles)
-	}
+	o.Log.Info("serving", "url", server.URL(o.Listener, c.TLS != nil), "roles", o.Roles)
 	return s.Run(ctx)
-}
-
-func closeListener(l net.Listener) error {
-	if l == nil {
-		return nil
-	}
-	return l.Close()
 }
 
 // seed reads what an empty database begins with.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +82,7 @@ func TestReplicasShareTheRoles(t *testing.T) {
 	}
 	sites := []string{"--site", filepath.Join(fleet, "hel1", "site.cue"), "--site", filepath.Join(fleet, "lul1", "site.cue")}
 	api := serve(t, database, append(sites, "--roles", "api", "--listen", "127.0.0.1:0")...)
-	worker := serve(t, database, append(sites, "--roles", "reconciler")...)
+	worker := serve(t, database, append(sites, "--roles", "reconciler", "--listen", "127.0.0.1:0")...)
 	url := regexp.MustCompile(`http://[0-9.:]+`).FindString(api.says(t, `"@message":"serving".*`))
 
 	run := func(args ...string) (string, int) {
@@ -103,6 +104,17 @@ func TestReplicasShareTheRoles(t *testing.T) {
 	}
 	if out, _ := run("site", "list"); !strings.Contains(out, "hel1  1 ") || !strings.Contains(out, "lul1  1 ") {
 		t.Errorf("two replicas that begin together apply each site once:\n%s", out)
+	}
+	// A replica without the API still tells how it fares.
+	own := regexp.MustCompile(`http://[0-9.:]+`).FindString(worker.says(t, `"@message":"serving".*`))
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/api/v1/devices/": 404, "/ui/": 404} {
+		response, err := http.Get(own + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil || response.StatusCode != want {
+			t.Errorf("%s of a reconciler: %s, %v, want %d", path, response.Status, err, want)
+		}
 	}
 	worker.ends(t)
 	api.ends(t)

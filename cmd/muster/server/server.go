@@ -36,7 +36,7 @@ type Options struct {
 	Roles    []string
 	Log      hclog.Logger
 
-	Listener net.Listener          // of the role api, which closes it
+	Listener net.Listener          // closed by Run; without the role api it serves health and metrics alone
 	Auth     httpapi.Authenticator // nil: only this machine is answered
 
 	Sweeps          int           // at a time, of the role reconciler
@@ -71,17 +71,12 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if slices.Contains(o.Roles, RoleAPI) {
-		api, err := httpapi.New(httpapi.Deps{
-			DB: o.DB, Devices: service, Policies: o.Policies, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
-			Registry: metrics, ShutdownTimeout: o.ShutdownTimeout,
-		})
-		if err != nil {
-			return nil, err
-		}
-		s.api = api
-	}
-	return s, nil
+	var err error
+	s.api, err = httpapi.New(httpapi.Deps{
+		DB: o.DB, Devices: service, Policies: o.Policies, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
+		Registry: metrics, ShutdownTimeout: o.ShutdownTimeout, ProcessOnly: !slices.Contains(o.Roles, RoleAPI),
+	})
+	return s, err
 }
 
 func (s *Server) reconcile(service *devices.Service, metrics *prometheus.Registry) error {
@@ -124,8 +119,6 @@ func (s *Server) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	if s.api != nil {
-		group.Go(func() error { return s.api.Serve(ctx, s.options.Listener) })
-	}
+	group.Go(func() error { return s.api.Serve(ctx, s.options.Listener) })
 	return group.Wait()
 }
