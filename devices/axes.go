@@ -2,8 +2,6 @@ package devices
 
 import (
 	"maps"
-	"net/netip"
-	"strings"
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
@@ -57,6 +55,9 @@ func (r *round) inventoryAxes(s *subject) error {
 	default:
 		d.AbsentSince, d.RetiredAt = zero, zero
 		r.readAxes(s, source, stored, unread)
+		if err := s.otherBMC(); err != nil {
+			return err
+		}
 	}
 	r.putAxes(s, unread)
 	return nil
@@ -64,6 +65,18 @@ func (r *round) inventoryAxes(s *subject) error {
 
 // gone tells whether a source was read to its end without the device.
 func gone(stored *fleet.Stored) bool { return stored.RefGone }
+
+// otherBMC ends what was read at an address that is not the device's any more:
+// another machine may answer there.
+func (s *subject) otherBMC() error {
+	stored := s.stored["bmc"]
+	if stored == nil || stored.RefGone || fleet.AddressKey(stored.Ref) == s.device.BMCAddress {
+		return nil
+	}
+	err := s.lose(stored, stored.SeenAt)
+	s.assemble()
+	return err
+}
 
 // retire takes a device out of everything that has been absent for too long, or
 // that a person says is really gone. The other sources' refs are let go: the
@@ -121,7 +134,7 @@ func (r *round) readAxes(s *subject, source string, stored *fleet.Stored, unread
 	if name.Value != "" { // a node may have none: it keeps the name it was born with
 		d.Name = name.Value
 	}
-	address.Value = addressOf(address.Value)
+	address.Value = fleet.AddressKey(address.Value)
 	take("bmc_address", address, &d.BMCAddress)
 	if source != "ironic" && !joined(s.stored["ironic"]) || source == "ironic" {
 		take("resource_class", class, &d.ResourceClass)
@@ -132,16 +145,6 @@ func (r *round) readAxes(s *subject, source string, stored *fleet.Stored, unread
 			unread[axis] = ReasonDecodeFailed
 		}
 	}
-}
-
-// addressOf spells the address of a BMC in the one way in which it is compared:
-// without a prefix length, IPv6 as RFC 5952 says, names in lower case.
-func addressOf(written string) string {
-	written, _, _ = strings.Cut(strings.TrimSpace(written), "/")
-	if address, err := netip.ParseAddr(written); err == nil {
-		return address.Unmap().String()
-	}
-	return strings.ToLower(written)
 }
 
 // axisFact names the fact of a source that an axis is read from.

@@ -11,6 +11,16 @@ import (
 // apart before, at the edge: here "" is none.
 func SerialKey(serial string) string { return strings.ToUpper(strings.TrimSpace(serial)) }
 
+// AddressKey spells the address of a BMC in the one way in which it is compared:
+// without a prefix length, IPv6 as RFC 5952 says, names in lower case.
+func AddressKey(address string) string {
+	address, _, _ = strings.Cut(strings.TrimSpace(address), "/")
+	if parsed, err := netip.ParseAddr(address); err == nil {
+		return parsed.Unmap().String()
+	}
+	return strings.ToLower(address)
+}
+
 // Joinable is a device of a site as the end of one source's listing sees it.
 type Joinable struct {
 	Device  int64
@@ -191,7 +201,7 @@ func (j *joiner) index(i int) {
 		j.serials[serial] = append(j.serials[serial], i)
 	}
 	if d.Address != "" {
-		j.addresses[d.Address] = append(j.addresses[d.Address], i)
+		j.addresses[AddressKey(d.Address)] = append(j.addresses[AddressKey(d.Address)], i)
 	}
 }
 
@@ -218,11 +228,14 @@ func (j *joiner) nameAndTenant(r *Listed) string {
 // claim finds the device of one record by what they have in common.
 func (j *joiner) claim(i int) claim {
 	r := &j.in.Records[i]
+	if r.Address != "" { // the inventory says whose it is, and nothing else does
+		if at := j.addresses[AddressKey(r.Address)]; len(at) > 0 {
+			return unique(at)
+		}
+		return claim{device: noDevice, why: NoMatch}
+	}
 	if old := j.goneRefs[r.Ref]; len(old) == 1 && !j.passedOn(r, old[0]) {
 		return claim{device: old[0], grade: gradeExact}
-	}
-	if at := j.addresses[r.Address]; r.Address != "" && len(at) > 0 {
-		return unique(at)
 	}
 	byName, byNameGrade := j.byName(r)
 	serial := SerialKey(r.Serial)
@@ -342,11 +355,11 @@ func (j *joiner) outcome(claims []claim) Joins {
 }
 
 // free reports whether a record may have the device: it has no live record of
-// the source, or its address is by now the record's, or its record is absent
-// from this listing and the serials say that both are the same machine.
+// the source, or its record is absent from this listing and the serials say that
+// both are the same machine.
 func (j *joiner) free(record, device int) bool {
 	d, r := &j.in.Devices[device], &j.in.Records[record]
-	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] || r.Address != "" && r.Address == d.Address {
+	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] {
 		return true
 	}
 	serial := SerialKey(r.Serial)

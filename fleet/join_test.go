@@ -142,10 +142,14 @@ func TestJoin(t *testing.T) {
 			Records: []Listed{{Ref: "u1", Name: "n1"}},
 			Devices: []Joinable{{Device: 1, Name: "n5", Ref: "u1", RefGone: true}, {Device: 2, Name: "n1"}},
 		}, map[string]string{"u1": "device 1"}, ""},
-		{"a device whose address changed is read at the new one", JoinInput{
-			Names: true, Records: []Listed{{Ref: "192.0.2.2", Address: "192.0.2.2"}},
-			Devices: []Joinable{{Device: 1, Address: "192.0.2.2", Ref: "192.0.2.1"}}, Listed: map[string]bool{"192.0.2.1": true, "192.0.2.2": true},
-		}, map[string]string{"192.0.2.2": "device 1"}, ""},
+		{"an address is its device's by now, whoever had it", JoinInput{
+			Names: true, Records: []Listed{{Ref: "2001:DB8::1", Address: "2001:DB8::1"}},
+			Devices: []Joinable{{Device: 1, Address: "192.0.2.1", Ref: "2001:DB8::1", RefGone: true}, {Device: 2, Address: "2001:db8::1"}},
+		}, map[string]string{"2001:DB8::1": "device 2"}, ""},
+		{"an address that is nobody's joins nobody", JoinInput{
+			Names: true, Records: []Listed{{Ref: "192.0.2.2", Name: "n", Address: "192.0.2.2"}},
+			Devices: []Joinable{{Device: 1, Name: "n", Ref: "192.0.2.2", RefGone: true}},
+		}, map[string]string{"192.0.2.2": "NoMatch"}, ""},
 		{"a BMC joins by its address", JoinInput{
 			Records: []Listed{{Ref: "192.0.2.1", Address: "192.0.2.1"}, {Ref: "192.0.2.2", Address: "192.0.2.2"}},
 			Devices: []Joinable{{Device: 1, Address: "192.0.2.1"}, {Device: 2, Address: "192.0.2.2"}, {Device: 3, Address: "192.0.2.2"}},

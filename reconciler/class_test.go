@@ -170,12 +170,19 @@ func TestOneAddressOfTwoBMCsIsReported(t *testing.T) {
 	w.source("bmc").says(bmc("2001:db8::1"), bmc("192.0.2.3"))
 	w.sweep("bmc")
 	w.wantCount(1, "select count(*) from devices where health_status = 'healthy'")
-	// The address is corrected; each is read at its own.
+	// The addresses are corrected; each is read at its own, and what another
+	// machine said at the old one counts no more.
 	w.source("file").says(machine("1", "n1", address("192.0.2.3")), machine("2", "n2", address("2001:db8::1")), machine("3", "n3", address("192.0.2.9")))
 	w.sweep("file")
 	w.wantCount(0, "select count(*) from source_findings where kind = 'shared_bmc'")
-	w.source("bmc").says(bmc("2001:db8::1"), bmc("192.0.2.3"), bmc("192.0.2.9"))
+	w.wantCount(0, "select count(*) from devices where health_status = 'healthy'")
+	w.source("bmc").says(bmc("2001:DB8::1"), bmc("192.0.2.3"))
 	w.sweep("bmc")
-	w.wantCount(3, "select count(*) from facts f join devices d on d.id = f.device_id where f.source = 'bmc' and f.ref = d.bmc_address and not f.ref_gone")
+	w.wantCount(1, "select count(*) from devices where name = 'n1' and health_status = 'healthy'")
+	w.wantCount(1, "select count(*) from devices where name = 'n2' and health_status = 'healthy'")
+	w.source("bmc").says(bmc("2001:DB8::1"), bmc("192.0.2.3"), bmc("192.0.2.9"))
+	w.sweep("bmc")
+	w.wantCount(3, "select count(*) from devices where health_status = 'healthy'")
+	w.wantCount(2, "select count(*) from facts f join devices d on d.id = f.device_id where f.source = 'bmc' and f.ref = d.bmc_address and not f.ref_gone")
 	w.wantFindings("bmc")
 }

@@ -29,11 +29,7 @@ type Known struct {
 // the site's inventory alone.
 func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, inventory bool, refs []string) (map[string]Known, error) {
 	known := make(map[string]Known, len(refs))
-	live := "not f.ref_gone"
-	if source == "bmc" { // the inventory says where the device's BMC is by now
-		live += " and d.bmc_address = f.ref"
-	}
-	if err := addKnown(ctx, q, known, siteID, source, refs, live); err != nil {
+	if err := addKnown(ctx, q, known, siteID, source, refs, "not f.ref_gone"); err != nil {
 		return nil, err
 	}
 	if len(known) == len(refs) || RefsAreNames(source) {
