@@ -78,6 +78,11 @@ func (p *Policy) Status() PolicyStatus {
 func (p *Policy) Refresh(ctx context.Context) (*engine.Bundle, error) {
 	p.loading.Lock()
 	defer p.loading.Unlock()
+	return p.refresh(ctx)
+}
+
+// refresh is Refresh for a caller that holds p.loading.
+func (p *Policy) refresh(ctx context.Context) (*engine.Bundle, error) {
 	active, err := store.Active(ctx, p.db)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, ErrNoPolicy
@@ -172,6 +177,9 @@ func (p *Policy) Activate(ctx context.Context, tree fs.FS, actor string) (*engin
 			policies[name] = string(data)
 		}
 	}
+	// Whoever follows waits: it would load what is at hand here.
+	p.loading.Lock()
+	defer p.loading.Unlock()
 	same := false // the bits it was compiled with are those it was given
 	err = p.db.Tx(ctx, func(tx pgx.Tx) error {
 		var types []string
@@ -198,9 +206,9 @@ func (p *Policy) Activate(ctx context.Context, tree fs.FS, actor string) (*engin
 	}
 	if same {
 		p.current.Store(b)
-		p.note(func(s *PolicyStatus) { s.Loaded, s.LoadedAt = b.Version(), p.clock() })
+		p.note(func(s *PolicyStatus) { s.Active, s.Loaded, s.LoadedAt = b.Version(), b.Version(), p.clock() })
 	}
-	b, err = p.Refresh(ctx)
+	b, err = p.refresh(ctx)
 	if err == nil { // a candidate that failed before is no longer the newest
 		p.note(func(s *PolicyStatus) { s.Error, s.ErrorAt, s.Findings = "", time.Time{}, nil })
 	}
