@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -98,7 +97,7 @@ type application struct {
 	touched []int // readings to merge, by index
 	device  map[int]int64
 	births  []int
-	bodies  []encoded // of the readings that have facts, by index
+	hashes  [][16]byte // of the readings that have facts, by index
 }
 
 func (a *application) run(ctx context.Context, tx pgx.Tx) error {
@@ -158,9 +157,10 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 			refs = append(refs, rd.Ref)
 		}
 	}
-	encoding := a.encodeAll()
+	if err := a.hashAll(); err != nil {
+		return err
+	}
 	known, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, a.isInventory(), refs)
-	encoding.Wait()
 	if err != nil {
 		return err
 	}
@@ -188,19 +188,18 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// encodeAll encodes the facts of the batch, while the database looks for their
-// devices.
-func (a *application) encodeAll() *sync.WaitGroup {
-	a.bodies = make([]encoded, len(a.batch.Readings))
-	var done sync.WaitGroup
-	done.Go(func() {
-		for i := range a.batch.Readings {
-			if rd := &a.batch.Readings[i]; says(rd) && rd.Undecodable == "" {
-				a.bodies[i] = encode(&rd.Facts, a.batch.Source)
+// hashAll names what the readings of the batch say.
+func (a *application) hashAll() (err error) {
+	a.hashes = make([][16]byte, len(a.batch.Readings))
+	var h hasher
+	for i := range a.batch.Readings {
+		if rd := &a.batch.Readings[i]; says(rd) && rd.Undecodable == "" {
+			if a.hashes[i], err = h.hash(&rd.Facts, a.batch.Source); err != nil {
+				return err
 			}
 		}
-	})
-	return &done
+	}
+	return nil
 }
 
 func (a *application) touch(i int, device int64) {
@@ -208,17 +207,22 @@ func (a *application) touch(i int, device int64) {
 	a.device[i] = device
 }
 
-// unchanged tells whether a reading says what is stored, and the device was
-// judged by the present rules.
+// unchanged tells whether a reading of a sweep says what is stored, and the
+// device was judged by the present rules.
 func (a *application) unchanged(i int, k *store.Known) bool {
-	rd, e := &a.batch.Readings[i], &a.bodies[i]
-	if a.batch.Epoch == 0 || rd.Undecodable != "" || !says(rd) || k.RefGone || k.Troubled || k.ObservationVersion != a.version {
-		return false
-	}
-	if k.Retired && a.site.Spec.InventorySource() == a.batch.Source {
-		return false // it came back
-	}
-	return e.err == nil && e.hash == k.Hash && (rd.Serial == "" || rd.Serial == k.Serial)
+	return a.batch.Epoch != 0 && k.ObservationVersion == a.version && says(&a.batch.Readings[i]) && settled(k.RefGone, k.Troubled, k.Retired, a.isInventory()) &&
+		repeats(&a.batch.Readings[i], a.hashes[i], k.Hash, k.Serial)
+}
+
+// settled tells a stored word that stands as it is from one that any reading
+// changes: of a thing that was gone, or gave nothing, or comes back.
+func settled(gone, troubled, retired, inventory bool) bool {
+	return !gone && !troubled && !(retired && inventory)
+}
+
+// repeats tells whether a reading says what is stored.
+func repeats(rd *fleet.Reading, hash, stored [16]byte, serial string) bool {
+	return rd.Undecodable == "" && hash == stored && (rd.Serial == "" || rd.Serial == serial)
 }
 
 // claim decides births and joins, one batch of a site at a time.
@@ -350,7 +354,7 @@ func (a *application) gather(ctx context.Context, tx pgx.Tx) (*subjects, error) 
 }
 
 func (a *application) count(i int, s *subject) error {
-	what, err := a.merge(s, a.batch, &a.batch.Readings[i], &a.bodies[i])
+	what, err := a.merge(s, a.batch, &a.batch.Readings[i], a.hashes[i])
 	switch what {
 	case mergedNew:
 		a.applied.Changed++

@@ -48,40 +48,58 @@ func goneBody(source string, was []byte) ([]byte, error) {
 	return body, nil
 }
 
-// encoded is what is stored of what a source said.
-type encoded struct {
-	body []byte
-	hash [16]byte
-	err  error
-}
-
-// encode gives the body to store of what a source said: without derived facts,
-// and in a form that PostgreSQL takes.
-func encode(f *facts.Facts, source string) encoded {
-	body, err := bodyOf(f, source)
-	return encoded{body, facts.Hash(body), err}
-}
-
-func bodyOf(f *facts.Facts, source string) ([]byte, error) {
-	var family any
+// said puts into kept what is kept of what a source said, without derived facts
+// and with what a record says by being there, and gives that family of it.
+func said(f *facts.Facts, source string, kept *facts.Facts) (facts.Canonical, error) {
 	switch source {
 	case "ironic":
-		node := f.Ironic
-		node.LesseeRole, node.CustomerTrait, node.Settled, node.Overdue = 0, 0, 0, 0
-		node.Listed = facts.True
-		family = &node
+		n := &kept.Ironic
+		*n = f.Ironic
+		n.LesseeRole, n.CustomerTrait, n.Settled, n.Overdue = 0, 0, 0, 0
+		n.Listed = facts.True
+		return n, nil
 	case "slurm":
-		node := f.Slurm
-		node.Drained, node.Listed = 0, facts.True
-		family = &node
+		n := &kept.Slurm
+		*n = f.Slurm
+		n.Drained, n.Listed = 0, facts.True
+		return n, nil
 	case "netbox", "file":
-		machine := f.Netbox
-		machine.Listed = facts.True
-		family = &machine
-	default:
-		if family = familyOf(f, source); family == nil {
-			return nil, fmt.Errorf("facts of %q are not modelled", source)
-		}
+		n := &kept.Netbox
+		*n = f.Netbox
+		n.Listed = facts.True
+		return n, nil
+	case "placement":
+		return &f.Placement, nil
+	case "bmc":
+		return &f.BMC, nil
+	}
+	return nil, fmt.Errorf("facts of %q are not modelled", source)
+}
+
+// hasher names what sources said. One goroutine uses it.
+type hasher struct {
+	kept facts.Facts
+	form []byte
+}
+
+// hash names what a source said: it changes exactly when what is kept of it
+// does.
+func (h *hasher) hash(f *facts.Facts, source string) ([16]byte, error) {
+	family, err := said(f, source, &h.kept)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	h.form = family.AppendCanonical(h.form[:0])
+	return facts.Hash(h.form), nil
+}
+
+// bodyOf gives the body to store of what a source said, in a form that
+// PostgreSQL takes.
+func bodyOf(f *facts.Facts, source string) ([]byte, error) {
+	var kept facts.Facts
+	family, err := said(f, source, &kept)
+	if err != nil {
+		return nil, err
 	}
 	body, err := json.Marshal(family)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 
 // merge brings one reading into what is stored of a device. Order is kept here:
 // a reading older than the device's facts is ignored whole.
-func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded) (merged, error) {
+func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, hash [16]byte) (merged, error) {
 	source := b.Source
 	stored := s.stored[source]
 	if rd.Reclassify { // it says nothing of its own that could be too old
@@ -45,16 +45,11 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded)
 	case rd.Undecodable != "":
 		return s.trouble(source, ReasonDecodeFailed, rd.At), nil
 	}
-	if e.err != nil {
-		return mergedNothing, e.err
-	}
 	fresh := fleet.Stored{
-		DeviceID: s.device.ID, SiteID: r.site.ID, Source: source, Ref: rd.Ref, Serial: rd.Serial,
-		Hash: e.hash, Body: e.body, SeenAt: micros(rd.At),
+		DeviceID: s.device.ID, SiteID: r.site.ID, Source: source, Ref: rd.Ref, Serial: rd.Serial, Hash: hash, SeenAt: micros(rd.At),
 	}
 	if stored == nil {
-		s.keep(&fresh)
-		return mergedNew, nil
+		return mergedNew, s.keepSaid(&fresh, rd)
 	}
 	known, now := fleet.SerialKey(stored.Serial), fleet.SerialKey(fresh.Serial)
 	if known != "" && now == "" { // a serial that was not read is not another one
@@ -62,14 +57,24 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, e *encoded)
 	}
 	s.swapped = s.swapped || stored.Ref == fresh.Ref && known != "" && now != "" && known != now
 	same := stored.Hash == fresh.Hash && stored.Ref == fresh.Ref && stored.Serial == fresh.Serial && !stored.RefGone && stored.Trouble.Reason == ""
-	if same && b.Epoch != 0 {
+	switch {
+	case same && b.Epoch != 0:
+		return mergedNothing, nil
+	case same:
+		fresh.Body = stored.Body
+		s.keep(&fresh)
 		return mergedNothing, nil
 	}
-	s.keep(&fresh)
-	if same {
-		return mergedNothing, nil
+	return mergedNew, s.keepSaid(&fresh, rd)
+}
+
+// keepSaid keeps what a source said, encoded.
+func (s *subject) keepSaid(fresh *fleet.Stored, rd *fleet.Reading) (err error) {
+	if fresh.Body, err = bodyOf(&rd.Facts, fresh.Source); err != nil {
+		return err
 	}
-	return mergedNew, nil
+	s.keep(fresh)
+	return nil
 }
 
 // mergeGone takes that a complete listing does not have the device. One that
@@ -93,6 +98,9 @@ func (r *round) mergeGone(s *subject, b *fleet.Batch, rd *fleet.Reading) (merged
 	return mergedNew, nil
 }
 
+// nothingSaid is the hash of facts that no record gave: none is the same.
+var nothingSaid [16]byte
+
 // lose ends what a source says of a device. The ref stays to be known again.
 func (s *subject) lose(stored *fleet.Stored, at time.Time) error {
 	body, err := goneBody(stored.Source, stored.Body)
@@ -101,7 +109,7 @@ func (s *subject) lose(stored *fleet.Stored, at time.Time) error {
 	}
 	gone := *stored
 	gone.RefGone, gone.Trouble = true, fleet.Unread{}
-	gone.Hash, gone.Body, gone.SeenAt = facts.Hash(body), body, at
+	gone.Hash, gone.Body, gone.SeenAt = nothingSaid, body, at
 	s.keep(&gone)
 	return nil
 }
@@ -113,8 +121,7 @@ func (s *subject) trouble(source, reason string, at time.Time) merged {
 	stored := s.stored[source]
 	switch {
 	case stored == nil && reason == ReasonAmbiguous:
-		body := []byte("{}")
-		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: s.device.SiteID, Source: source, RefGone: true, Hash: facts.Hash(body), Body: body, SeenAt: micros(at)}
+		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: s.device.SiteID, Source: source, RefGone: true, Hash: nothingSaid, Body: []byte("{}"), SeenAt: micros(at)}
 	case stored == nil, stored.Trouble.Reason == reason, stored.RefGone && reason != ReasonAmbiguous:
 		return mergedNothing
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 )
 
@@ -19,6 +20,8 @@ type model struct {
 	operational uint64 // types that feed the operational status
 	durable     uint64
 	chassis     uint64 // types whose emission reads the chassis' health
+
+	quotesDevices bool // health, freeze or customer-ready test a text of the device, such as its name
 }
 
 func newModel(b *engine.Bundle) *model {
@@ -40,7 +43,21 @@ func newModel(b *engine.Bundle) *model {
 			Name: t.Name, Bit: t.Bit, Sources: m.sourcesOf(t), Hold: t.HoldLimit, Durable: t.Durable, Emitted: t.Observed,
 		})
 	}
+	var nothing facts.Facts
+	for _, trace := range []engine.Trace{b.ExplainHealth(&nothing), b.ExplainFreeze(&nothing), b.ExplainCustomerReady(&nothing)} {
+		m.quotesDevices = m.quotesDevices || testsText(&trace)
+	}
 	return m
+}
+
+// testsText tells whether a rung of a ladder tests a text of the device.
+func testsText(t *engine.Trace) bool {
+	return slices.ContainsFunc(t.Steps, func(step engine.Step) bool {
+		return slices.ContainsFunc(step.Tests, func(test engine.FieldTest) bool {
+			field, ok := facts.FieldOf(test.Path)
+			return ok && field.Kind == facts.KindText && field.Family() == "device"
+		})
+	})
 }
 
 func readsFact(b *engine.Bundle, t *engine.ConditionType, path string) bool {

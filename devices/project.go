@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,8 +14,8 @@ import (
 )
 
 const (
-	// projectChunk is how many devices one transaction of a projection verifies:
-	// short enough that a fresh change never waits for it.
+	// projectChunk is how many devices one transaction of a projection reads row
+	// by row: short enough that a fresh change never waits for it.
 	projectChunk = 500
 
 	// projectEvery is how long a site at most goes without a projection.
@@ -24,7 +25,9 @@ const (
 // Project verifies every device of a site against its stored masks, at the
 // present instant and by the active bundle, and writes those that differ: whose
 // rules changed, whose time has come, whose stored status is not what follows.
-// It reads no condition rows but of what it writes. Work that comes in meanwhile
+// Devices that agree in all that their judgement rests on are judged once for
+// all of them; row by row it reads the others and those that seem to differ. It
+// reads no condition rows but of what it writes. Work that comes in meanwhile
 // waits for one chunk at most. It records when the site is next due.
 func (s *Service) Project(ctx context.Context, siteID int64, cause fleet.Cause) (Projected, error) {
 	start := time.Now()
@@ -33,20 +36,25 @@ func (s *Service) Project(ctx context.Context, siteID int64, cause fleet.Cause) 
 		return Projected{}, err
 	}
 	var all Projected
-	for after, more := int64(0), true; more; {
+	var suspects []int64
+	err = s.judging(ctx, siteID, cause, func(tx pgx.Tx, r *round) (err error) {
+		all = Projected{}
+		suspects, err = r.survey(ctx, tx, &all)
+		return err
+	})
+	if err != nil {
+		return all, fmt.Errorf("project site %d: %w", siteID, err)
+	}
+	for ids := range slices.Chunk(suspects, projectChunk) {
 		var chunk Projected
 		var events map[string]int
-		var last int64
 		err := s.judging(ctx, siteID, cause, func(tx pgx.Tx, r *round) (err error) {
 			chunk, events = Projected{}, r.events
-			last, more, err = r.projectAfter(ctx, tx, after, &chunk)
-			return err
+			return r.projectRows(ctx, tx, ids, &chunk)
 		})
 		if err != nil {
 			return all, fmt.Errorf("project site %d: %w", siteID, err)
 		}
-		after = last
-		all.Checked += chunk.Checked
 		all.Changed += chunk.Changed
 		all.Rows.add(chunk.Rows)
 		all.Next = fleet.Earlier(all.Next, chunk.Next)
@@ -62,28 +70,69 @@ func (s *Service) Project(ctx context.Context, siteID int64, cause fleet.Cause) 
 	return all, nil
 }
 
-// projectAfter verifies one chunk. It runs again when its transaction does, so
-// it changes nothing but what it returns.
-func (r *round) projectAfter(ctx context.Context, tx pgx.Tx, after int64, p *Projected) (last int64, more bool, err error) {
-	devices, err := store.DevicesAfter(ctx, tx, r.site.ID, after, projectChunk)
-	if err != nil {
-		return after, false, err
+// survey judges the devices of a site by groups, and gives those to be looked at
+// by themselves: whose group differs from what follows, and in which something
+// of their own ages. Where a source is so old that the instant of each device's
+// own facts counts, or the policy asks for texts, that is all of them.
+func (r *round) survey(ctx context.Context, tx pgx.Tx, p *Projected) ([]int64, error) {
+	p.Next = r.nextOfSite()
+	if r.quotesDevices || len(r.agedSources()) > 0 {
+		ids, err := store.DeviceIDs(ctx, tx, r.site.ID)
+		p.Checked = len(ids)
+		return ids, err
 	}
+	groups, err := store.Groups(ctx, tx, r.site.ID, r.version, r.now)
+	if err != nil {
+		return nil, err
+	}
+	f := facts.Facts{Site: r.siteFacts}
+	var codes facts.Codes
+	var suspects []int64
+	var differ []store.Group
+	for i := range groups {
+		g := &groups[i]
+		p.Checked += g.Devices
+		switch {
+		case g.Alone != 0:
+			suspects = append(suspects, g.Alone)
+		case r.differs(&g.Like, &f, &codes, noAge):
+			differ = append(differ, *g)
+		default:
+			p.Next = fleet.Earlier(p.Next, g.Due)
+		}
+	}
+	if len(differ) > 0 {
+		like, err := store.LikeThem(ctx, tx, r.site.ID, differ)
+		if err != nil {
+			return nil, err
+		}
+		suspects = append(suspects, like...)
+		slices.Sort(suspects)
+		suspects = slices.Compact(suspects)
+	}
+	return suspects, nil
+}
+
+// projectRows verifies devices row by row. It runs again when its transaction
+// does, so it changes nothing but what it returns.
+func (r *round) projectRows(ctx context.Context, tx pgx.Tx, ids []int64, p *Projected) error {
+	devices, err := store.DevicesByID(ctx, tx, ids)
+	if err != nil {
+		return err
+	}
+	devices = slices.DeleteFunc(devices, func(d fleet.Device) bool { return !d.RetiredAt.IsZero() })
 	if err := r.allRacks(ctx, tx); err != nil {
-		return after, false, err
+		return err
 	}
 	ages, err := r.ages(ctx, tx, devices)
 	if err != nil {
-		return after, false, err
+		return err
 	}
-	last = after
 	var differ []int64
 	f := facts.Facts{Site: r.siteFacts}
 	var codes facts.Codes
-	p.Next = fleet.Earlier(p.Next, r.nextOfSite())
 	for i := range devices {
 		d := &devices[i]
-		last = d.ID
 		if r.differs(d, &f, &codes, ages[d.ID]) {
 			differ = append(differ, d.ID)
 			continue
@@ -91,11 +140,7 @@ func (r *round) projectAfter(ctx context.Context, tx pgx.Tx, after int64, p *Pro
 		p.Next = fleet.Earlier(p.Next, d.DueAt)
 		p.Next = fleet.Earlier(p.Next, r.fresh.Device(ages[d.ID]).Next)
 	}
-	p.Checked = len(devices)
-	if err := r.repair(ctx, tx, differ, p); err != nil {
-		return after, false, err
-	}
-	return last, len(devices) == projectChunk, nil
+	return r.repair(ctx, tx, differ, p)
 }
 
 // repair judges the devices that differ, under their locks.

@@ -71,9 +71,12 @@ type Proof struct {
 // bit in neither True nor Unknown is False. Present says which have a row.
 type Masks struct{ True, Unknown, Present uint64 }
 
+// ImpairmentEvent is the annotation that an impairment event holds a device by.
+const ImpairmentEvent = "impairment-event-id"
+
 // ImpairmentHold reports whether an impairment event holds the device.
 func (d *Device) ImpairmentHold() bool {
-	_, held := d.Annotations["impairment-event-id"]
+	_, held := d.Annotations[ImpairmentEvent]
 	return held
 }
 

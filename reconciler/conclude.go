@@ -24,8 +24,51 @@ var kindsOfEnd = []string{
 
 // conclude draws what only the whole listing can tell, in this order: absence,
 // joins, births, and what writers speak of and the source does not have. Then
-// the watermark moves. A listing that is not believed concludes nothing.
+// the watermark moves. A listing that is not believed concludes nothing; for one
+// that has exactly what was known before, most of it need not be asked.
 func (l *listing) conclude(ctx context.Context, end sources.End) error {
+	l.tellEnd(end)
+	quiet, err := l.quiet(ctx, end)
+	if err != nil {
+		return err
+	}
+	if quiet {
+		alert, err := l.applyClasses(ctx, l.known.Rows(), end)
+		if err != nil {
+			return err
+		}
+		return l.finish(ctx, end, alert, false)
+	}
+	return l.concludeAll(ctx, end)
+}
+
+// quiet tells whether a listing has every thing that the source listed before
+// and no other: then nothing is missing, joins or is born, and nobody's writer
+// speaks of a device that the source does not have.
+func (l *listing) quiet(ctx context.Context, end sources.End) (bool, error) {
+	if len(l.unknown) > 0 || end.Dropped > 0 {
+		return false, nil
+	}
+	if l.lease.Source == "bmc" { // a round of tries tells nothing of what did not answer
+		return true, nil
+	}
+	if !l.known.Lists(l.listed) {
+		return false, nil
+	}
+	if l.isInventory() {
+		if n, err := store.CountDevices(ctx, l.DB, l.site.ID); err != nil || n != l.known.Rows() {
+			return false, err
+		}
+	}
+	types := l.typesOf(l.lease.Source)
+	if types == 0 {
+		return true, nil
+	}
+	n, err := store.CountInScope(ctx, l.DB, l.site.ID, types)
+	return n == l.known.InScope(), err
+}
+
+func (l *listing) concludeAll(ctx context.Context, end sources.End) error {
 	tenants := l.isInventory() && l.lease.Source != "ironic"
 	known, err := store.Joinables(ctx, l.DB, l.site.ID, l.lease.Source, tenants)
 	if err != nil {
@@ -35,7 +78,6 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 	if err != nil {
 		return err
 	}
-	l.tellEnd(end)
 	in := l.joinInput(known)
 	absence := l.absence(in, fleet.Join(in), end, confirmed)
 	withhold, alert := absence.Conclusion == fleet.Withhold, absence.Alert
@@ -50,7 +92,7 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 		if err := l.applyUnlisted(ctx, &joins, end); err != nil {
 			return err
 		}
-		if alert, err = l.applyClasses(ctx, known, confirmed, end); err != nil {
+		if alert, err = l.applyClasses(ctx, unretired(known), end); err != nil {
 			return err
 		}
 	}
@@ -58,6 +100,15 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 		l.tellMissing(&absence.Missing[i], absence.Reason)
 	}
 	return l.finish(ctx, end, alert, withhold)
+}
+
+func unretired(known []fleet.Joinable) (n int) {
+	for i := range known {
+		if !known[i].Retired {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *listing) finish(ctx context.Context, end sources.End, alert string, withhold bool) error {

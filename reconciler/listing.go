@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/musterhq/muster/devices"
@@ -19,13 +20,20 @@ const (
 // records whose ref no device has. What is known already is applied and gone.
 type listing struct {
 	*sweep
+	known    *devices.Known // what was stored when the sweep began
 	listed   map[string]bool
 	unknown  []sources.Record
 	findings []fleet.Finding
 	born     int
 }
 
-func newListing(s *sweep) *listing { return &listing{sweep: s, listed: map[string]bool{}} }
+// newListing looks at what is stored before the source is asked.
+func newListing(ctx context.Context, s *sweep) (*listing, error) {
+	l := &listing{sweep: s, listed: map[string]bool{}}
+	var err error
+	l.known, err = s.Devices.Look(ctx, s.site.ID, s.lease.Source, l.typesOf(s.lease.Source))
+	return l, err
+}
 
 // read lists the source. Each page is applied while the next one is fetched:
 // what changed waits for nothing but its own page.
@@ -74,29 +82,56 @@ func (l *listing) applyPages(ctx context.Context, pages <-chan []sources.Record)
 	return nil
 }
 
+// page takes one page. What repeats what is stored is not applied.
 func (l *listing) page(ctx context.Context, page []sources.Record) error {
-	fresh := make([]sources.Record, 0, len(page))
+	var fresh []*sources.Record
+	var readings []fleet.Reading
+	listed := len(l.listed)
 	for i := range page {
-		if page[i].Ref == "" || l.listed[page[i].Ref] {
+		record := &page[i]
+		if record.Ref == "" || l.listed[record.Ref] {
 			continue // a listing that shifts under its pages repeats records
 		}
-		l.listed[page[i].Ref] = true
-		if page[i].Undecodable != "" {
+		l.listed[record.Ref] = true
+		if record.Undecodable != "" {
 			l.metrics.undecodable.WithLabelValues(l.lease.Source).Inc()
-			l.find(fleet.FindingUndecodable, page[i].Ref, 0, map[string]any{"error": sources.CleanText(page[i].Undecodable, 512)})
+			l.find(fleet.FindingUndecodable, record.Ref, 0, map[string]any{"error": sources.CleanText(record.Undecodable, 512)})
 		}
-		fresh = append(fresh, page[i])
+		if rd := reading(record); !l.known.Unchanged(&rd) {
+			fresh, readings = append(fresh, record), append(readings, rd)
+		}
 	}
-	l.metrics.records.WithLabelValues(l.lease.Source).Add(float64(len(fresh)))
-	readings := make([]fleet.Reading, len(fresh))
-	for i := range fresh {
-		readings[i] = reading(&fresh[i])
-	}
+	l.metrics.records.WithLabelValues(l.lease.Source).Add(float64(len(l.listed) - listed))
 	return l.apply(ctx, readings, func(i int) {
 		if fresh[i].Undecodable == "" {
-			l.unknown = append(l.unknown, fresh[i])
+			l.unknown = append(l.unknown, *fresh[i])
 		}
 	})
+}
+
+// overtaken reads again what somebody else has written while the listing
+// brought a later word that said what was stored before.
+func (l *listing) overtaken(ctx context.Context) error {
+	refs, err := l.known.Overtaken(ctx, l.DB, l.site.ID)
+	if err != nil {
+		return err
+	}
+	var records []sources.Record
+	for _, ref := range refs {
+		record, err := l.ask(ctx, ref)
+		if errors.Is(err, sources.ErrGone) {
+			continue // the next listing says so
+		}
+		if err != nil {
+			return err
+		}
+		records = append(records, *record)
+	}
+	readings := make([]fleet.Reading, len(records))
+	for i := range records {
+		readings[i] = reading(&records[i])
+	}
+	return l.apply(ctx, readings, nil)
 }
 
 // apply applies readings in batches; unknown is told the index of each whose

@@ -20,6 +20,7 @@ import (
 
 // Devices writes what the loops find. devices.Service is it.
 type Devices interface {
+	Look(ctx context.Context, siteID int64, source string, types uint64) (*devices.Known, error)
 	Apply(ctx context.Context, b fleet.Batch) (devices.Applied, error)
 	FinishSweep(ctx context.Context, f devices.Finish) error
 	FailSweep(ctx context.Context, siteID int64, source, owner string, epoch int64, reason string) error

@@ -162,13 +162,19 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 	defer release()
 	s.client = client
-	l := newListing(s)
+	l, err := newListing(ctx, s)
+	if err != nil {
+		return err
+	}
 	end, err := l.read(ctx)
 	if err != nil {
 		return err
 	}
 	if !end.Complete {
 		return &sources.Error{Kind: sources.KindTransient, Op: "list " + s.lease.Source, Message: "the listing stopped before its end"}
+	}
+	if err := l.overtaken(ctx); err != nil {
+		return err
 	}
 	if err := l.conclude(ctx, end); err != nil {
 		return err

@@ -52,8 +52,8 @@ func (l *listing) typesOf(source string) (types uint64) {
 
 // applyClasses lets the classes be taken that would take devices out of a scope,
 // unless that are too many at once for one sweep: then a person must confirm
-// them, and alert says so.
-func (l *listing) applyClasses(ctx context.Context, known []fleet.Joinable, confirmed map[string]bool, end sources.End) (alert string, err error) {
+// them, and alert says so. all is how many devices the site had before.
+func (l *listing) applyClasses(ctx context.Context, all int, end sources.End) (alert string, err error) {
 	if !l.isInventory() {
 		return "", nil
 	}
@@ -61,11 +61,9 @@ func (l *listing) applyClasses(ctx context.Context, known []fleet.Joinable, conf
 	if err != nil || len(held) == 0 {
 		return "", err
 	}
-	all := 0
-	for i := range known {
-		if !known[i].Retired {
-			all++
-		}
+	confirmed, err := store.Confirmed(ctx, l.DB, l.site.ID, l.lease.Source)
+	if err != nil {
+		return "", err
 	}
 	hash, alert := fleet.JudgeClasses(held, all, l.bundle.Limits().ShrinkShare, confirmed)
 	readings := make([]fleet.Reading, 0, len(held))

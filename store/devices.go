@@ -79,14 +79,6 @@ func LockDevices(ctx context.Context, tx pgx.Tx, ids []int64) ([]fleet.Device, e
 	return collectDevices(rows, err, "lock devices")
 }
 
-// DevicesAfter reads one chunk of a site's unretired devices, in the order of
-// ids, those with an id above after.
-func DevicesAfter(ctx context.Context, q Querier, siteID, after int64, limit int) ([]fleet.Device, error) {
-	rows, err := q.Query(ctx, "select "+DeviceColumns+` from devices d
-		where d.site_id = $1 and d.id > $2 and d.retired_at is null order by d.id limit $3`, siteID, after, limit)
-	return collectDevices(rows, err, "read the devices of a site")
-}
-
 // DevicesByID reads devices in the order of ids.
 func DevicesByID(ctx context.Context, q Querier, ids []int64) ([]fleet.Device, error) {
 	rows, err := q.Query(ctx, "select "+DeviceColumns+" from devices d where d.id = any($1) order by d.id", ids)
