@@ -25,6 +25,28 @@ func TestOnlyTheInventoryGivesBirth(t *testing.T) {
 	w.bearFromFile("n1")
 }
 
+func TestANameIsTakenWithinItsTenant(t *testing.T) {
+	w := newWorld(t, fileAndIronic)
+	of := func(ref, tenant, serial string) fleet.Reading {
+		var f facts.Facts
+		f.Netbox = facts.Netbox{Name: facts.TextOf("n1"), Role: facts.TextOf("gpu-node"), Status: facts.TextOf("active"), Tenant: facts.TextOf(tenant)}
+		return born(fleet.Reading{Ref: ref, Name: "n1", Serial: serial, At: w.clock(), Facts: f})
+	}
+	a := w.apply("file", of("1", "east", "S1"), of("2", "west", "S2"), of("3", "west", "S3"))
+	if len(a.Born) != 2 || len(a.Refused) != 1 || a.Refused[0].Index != 2 {
+		t.Fatalf("%+v", a)
+	}
+	if a = w.apply("file", of("4", "east", "")); len(a.Refused) != 1 {
+		t.Errorf("another n1 of the east: %+v", a)
+	}
+	if a = w.apply("file", of("5", "north", "S1")); len(a.Refused) != 1 {
+		t.Errorf("a serial is the site's, whoever the tenant: %+v", a)
+	}
+	if a = w.apply("file", of("6", "north", "S6")); len(a.Born) != 1 {
+		t.Errorf("the first n1 of the north: %+v", a)
+	}
+}
+
 func TestARefThatIsNoTextCostsItsOwnRecord(t *testing.T) {
 	w := newWorld(t)
 	bad := w.say("n\x00", node(ready))
