@@ -119,3 +119,14 @@ func TestAListingWithoutNewsStillMinds(t *testing.T) {
 		w.wantCount(4, "select count(*) from devices where operational_status = 'available'")
 	})
 }
+
+func TestASiteIsProjectedAfterEveryListing(t *testing.T) {
+	w := newWorld(t)
+	w.ironic().says(nodes(2)...)
+	for range 2 { // with news and without
+		_, err := w.db.Exec(t.Context(), "update projections set due_at = now() + interval '1 hour'")
+		must(t, err)
+		w.sweep("ironic")
+		w.wantCount(1, "select count(*) from projections where due_at <= clock_timestamp()")
+	}
+}
