@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/fleet"
@@ -13,14 +14,15 @@ import (
 // began. What a listing repeats of it needs no transaction. One goroutine uses
 // it.
 type Known struct {
-	source  string
-	refs    map[string]known // by live ref
-	rows    int              // of unretired devices
-	scoped  int              // of them, in scope and listed, or told to be not
-	horizon store.Horizon
-	hasher  hasher
-	metrics *metrics
-	skipped int
+	source    string
+	refs      map[string]known // by live ref
+	unretired int
+	whole     bool // of each unretired device the source has said something, be it that it is gone
+	unlisted  bool // a device in scope has no live ref, and that is not told yet
+	horizon   store.Horizon
+	hasher    hasher
+	metrics   *metrics
+	skipped   int
 }
 
 // known is what is stored under one live ref.
@@ -29,11 +31,10 @@ type known struct {
 	serial   string
 	repeated time.Time // the instant of the reading that was not applied; zero: none
 	settled  bool      // a reading that repeats it changes nothing
-	retired  bool
 }
 
-// Look reads what is stored of a site by a source, in one statement. types are
-// those of the writers that go by the source first of all.
+// Look reads what is stored of a site by a source. types are those of the
+// writers that go by the source first of all.
 func (s *Service) Look(ctx context.Context, siteID int64, source string, types uint64) (*Known, error) {
 	b := s.policies.Current()
 	if b == nil {
@@ -50,29 +51,35 @@ func (s *Service) Look(ctx context.Context, siteID int64, source string, types u
 	if k.horizon, err = store.Now(ctx, s.db); err != nil { // before the look: what comes in between counts as later
 		return nil, err
 	}
-	inventory := site.Spec.InventorySource() == source
-	err = store.LookAtRefs(ctx, s.db, siteID, source, observationVersion(b, &site), types, func(l *store.Looked) { k.add(l, inventory) })
+	standing, err := store.LookAtDevices(ctx, s.db, siteID, source, observationVersion(b, &site), types)
 	if err != nil {
 		return nil, err
+	}
+	others := make(map[int64]bool, len(standing.Others))
+	for _, id := range slices.Concat(standing.Others, standing.Retired) {
+		others[id] = true
+	}
+	told := make(map[int64]bool, standing.Unretired)
+	if err := store.LookAtRefs(ctx, s.db, siteID, source, func(l *store.Looked) { k.add(l, others, told) }); err != nil {
+		return nil, err
+	}
+	for _, id := range standing.Retired {
+		delete(told, id)
+	}
+	k.unretired, k.whole = standing.Unretired, len(told) >= standing.Unretired
+	for _, id := range standing.InScope {
+		k.unlisted = k.unlisted || !told[id]
 	}
 	return k, nil
 }
 
-func (k *Known) add(l *store.Looked, inventory bool) {
-	has := func(what store.Look) bool { return l.What&what != 0 }
-	retired, troubled, live := has(store.LookRetired), has(store.LookTroubled), !has(store.LookGone) && l.Ref != ""
-	if !retired {
-		k.rows++
-		if has(store.LookInScope) && (live || !troubled) {
-			k.scoped++
-		}
+func (k *Known) add(l *store.Looked, others, told map[int64]bool) {
+	live := !l.Gone && l.Ref != ""
+	if live || l.Gone && !l.Troubled {
+		told[l.Device] = true
 	}
-	if !live {
-		return
-	}
-	k.refs[l.Ref] = known{
-		hash: l.Hash, serial: l.Serial, retired: retired,
-		settled: has(store.LookCurrent) && !has(store.LookElsewhere) && settled(false, troubled, retired, inventory),
+	if live {
+		k.refs[l.Ref] = known{hash: l.Hash, serial: l.Serial, settled: !l.Troubled && !others[l.Device]}
 	}
 }
 
@@ -115,19 +122,20 @@ func (k *Known) Overtaken(ctx context.Context, q store.Querier, siteID int64) ([
 	return refs, nil
 }
 
-// Lists tells whether a listing has every live ref of an unretired device.
-func (k *Known) Lists(listed map[string]bool) bool {
-	for ref, known := range k.refs {
-		if !known.retired && !listed[ref] {
+// Settles tells whether a listing of exactly these refs leaves nothing to be
+// concluded: it has every live ref, of an inventory every device has one or is
+// known to be gone, and so has every device in scope.
+func (k *Known) Settles(listed map[string]bool, inventory bool) bool {
+	if k.unlisted || inventory && !k.whole {
+		return false
+	}
+	for ref := range k.refs {
+		if !listed[ref] {
 			return false
 		}
 	}
 	return true
 }
 
-// Rows is how many unretired devices the source has said something of.
-func (k *Known) Rows() int { return k.rows }
-
-// InScope is how many unretired devices in scope the source lists, or is known
-// not to list.
-func (k *Known) InScope() int { return k.scoped }
+// Unretired is how many devices of the site are not retired.
+func (k *Known) Unretired() int { return k.unretired }

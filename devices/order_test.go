@@ -253,13 +253,14 @@ func TestHealthFollowsTheChassisWhileItIsRead(t *testing.T) {
 
 func TestADeadRoundOfBMCsMakesHealthUnknownButForgivesNothing(t *testing.T) {
 	w := newWorld(t, func(s *fleet.SiteSpec) { s.Sources.Recorded["bmc"] = "x" })
-	address := func(i *facts.Ironic) { i.BMCAddress = facts.TextOf("10.0.0.1") }
-	healthy, critical := w.bear("n1", node(ready, address)), w.bear("n2", node(ready, address))
-	for id, health := range map[int64]facts.RedfishHealth{healthy: facts.RedfishHealthOK, critical: facts.RedfishHealthCritical} {
+	bear := func(name, address string, health facts.RedfishHealth) int64 {
+		id := w.bear(name, node(ready, func(i *facts.Ironic) { i.BMCAddress = facts.TextOf(address) }))
 		var f facts.Facts
 		f.BMC = facts.BMC{Failures: facts.BMCFailures0, ChassisHealth: health}
-		w.apply("bmc", joins(w.say(fmt.Sprint("10.0.0.", id), f), id))
+		w.apply("bmc", joins(w.say(address, f), id))
+		return id
 	}
+	healthy, critical := bear("n1", "10.0.0.1", facts.RedfishHealthOK), bear("n2", "10.0.0.2", facts.RedfishHealthCritical)
 	w.finish("bmc")
 	w.project()
 	w.pass(15 * time.Minute)

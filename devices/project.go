@@ -107,10 +107,9 @@ func (r *round) survey(ctx context.Context, tx pgx.Tx, p *Projected) ([]int64, e
 			return nil, err
 		}
 		suspects = append(suspects, like...)
-		slices.Sort(suspects)
-		suspects = slices.Compact(suspects)
 	}
-	return suspects, nil
+	slices.Sort(suspects)
+	return slices.Compact(suspects), nil
 }
 
 // projectRows verifies devices row by row. It runs again when its transaction

@@ -28,12 +28,8 @@ var kindsOfEnd = []string{
 // that has exactly what was known before, most of it need not be asked.
 func (l *listing) conclude(ctx context.Context, end sources.End) error {
 	l.tellEnd(end)
-	quiet, err := l.quiet(ctx, end)
-	if err != nil {
-		return err
-	}
-	if quiet {
-		alert, err := l.applyClasses(ctx, l.known.Rows(), end)
+	if l.quiet(end) {
+		alert, err := l.applyClasses(ctx, l.known.Unretired(), end)
 		if err != nil {
 			return err
 		}
@@ -45,27 +41,12 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 // quiet tells whether a listing has every thing that the source listed before
 // and no other: then nothing is missing, joins or is born, and nobody's writer
 // speaks of a device that the source does not have.
-func (l *listing) quiet(ctx context.Context, end sources.End) (bool, error) {
+func (l *listing) quiet(end sources.End) bool {
 	if len(l.unknown) > 0 || end.Dropped > 0 {
-		return false, nil
+		return false
 	}
-	if l.lease.Source == "bmc" { // a round of tries tells nothing of what did not answer
-		return true, nil
-	}
-	if !l.known.Lists(l.listed) {
-		return false, nil
-	}
-	if l.isInventory() {
-		if n, err := store.CountDevices(ctx, l.DB, l.site.ID); err != nil || n != l.known.Rows() {
-			return false, err
-		}
-	}
-	types := l.typesOf(l.lease.Source)
-	if types == 0 {
-		return true, nil
-	}
-	n, err := store.CountInScope(ctx, l.DB, l.site.ID, types)
-	return n == l.known.InScope(), err
+	// A round of BMCs tells nothing of those that did not answer.
+	return l.lease.Source == "bmc" || l.known.Settles(l.listed, l.isInventory())
 }
 
 func (l *listing) concludeAll(ctx context.Context, end sources.End) error {

@@ -19,7 +19,7 @@ func AxisFindings(ctx context.Context, q Querier, siteID int64, inventory, class
 			select $3::text, d.name, d.id, jsonb_build_object('role', f.body ->> 'role', 'status', f.body ->> 'status', 'resource_class', f.body ->> 'resource_class',
 				'unmapped', case when w.unread -> 'device_class' ->> 'reason' = $6 then '["device_class"]'::jsonb else '[]' end
 					|| case when w.unread -> 'inventory_status' ->> 'reason' = $7 then '["inventory_status"]'::jsonb else '[]' end)
-			from devices d join device_writers w on w.device_id = d.id and w.writer = 'inventory'
+			from devices d join device_writers w on w.device_id = d.id and w.writer = 'inventory' and w.unread <> '{}'
 			join facts f on f.device_id = d.id and f.source = $2
 			where d.site_id = $1 and d.retired_at is null
 				and (w.unread -> 'device_class' ->> 'reason' = $6 or w.unread -> 'inventory_status' ->> 'reason' = $7)
@@ -32,7 +32,9 @@ func AxisFindings(ctx context.Context, q Querier, siteID int64, inventory, class
 				and i.body ->> 'resource_class' <> n.body ->> 'resource_class' and i.body ->> 'resource_class' <> ''
 			union all
 			select $5::text, bmc_address, min(id), jsonb_build_object('devices', jsonb_agg(id order by id))
-			from devices where site_id = $1 and retired_at is null and bmc_address <> '' group by bmc_address having count(*) > 1
+			from devices where site_id = $1 and retired_at is null and bmc_address in (
+				select bmc_address from devices where site_id = $1 and retired_at is null and bmc_address <> '' group by bmc_address having count(*) > 1)
+			group by bmc_address
 		)
 		select kind, case when count(*) over (partition by kind, ref) = 1 then ref else ref || ' (' || id || ')' end, id, detail from found`, // tenants may share a name
 		siteID, inventory, fleet.FindingUnmapped, fleet.FindingDifference, fleet.FindingSharedBMC, classUnmapped, statusUnmapped)
@@ -54,7 +56,7 @@ func AxisFindings(ctx context.Context, q Querier, siteID int64, inventory, class
 // for the reason, with what the inventory says of them.
 func HeldClasses(ctx context.Context, q Querier, siteID int64, inventory, reason string) ([]fleet.Reclassified, error) {
 	rows, err := q.Query(ctx, `select d.id, d.name, f.ref, coalesce(f.body ->> 'role', f.body ->> 'resource_class', '')
-		from devices d join device_writers w on w.device_id = d.id and w.writer = 'inventory'
+		from devices d join device_writers w on w.device_id = d.id and w.writer = 'inventory' and w.unread <> '{}'
 		join facts f on f.device_id = d.id and f.source = $2
 		where d.site_id = $1 and d.retired_at is null and w.unread -> 'device_class' ->> 'reason' = $3 order by d.id`, siteID, inventory, reason)
 	if err != nil {

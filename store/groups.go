@@ -32,11 +32,11 @@ const groupColumns = `d.cond_true, d.cond_unknown, d.cond_present, d.in_scope, d
 	d.device_class, d.inventory_status, d.chassis_health, d.customer_ready, d.in_triage, d.inventory_only`
 
 // Groups reads the unretired devices of a site by what their judgement rests on,
-// and those that are not plain one by one, in the order of ids.
+// and those that are not plain one by one, in no order.
 func Groups(ctx context.Context, q Querier, siteID int64, version string, now time.Time) ([]Group, error) {
 	rows, err := q.Query(ctx, "select case when "+plain+" then 0 else d.id end as alone, count(*), min(d.due_at), "+groupColumns+`,
 			d.annotations ? $4 as held, d.entered_service_at is null as unserved, d.failed_at is null as sound
-		from devices d where d.site_id = $1 and d.retired_at is null group by alone, `+groupColumns+", held, unserved, sound order by alone",
+		from devices d where d.site_id = $1 and d.retired_at is null group by alone, `+groupColumns+", held, unserved, sound",
 		siteID, version, now, fleet.ImpairmentEvent)
 	if err != nil {
 		return nil, fmt.Errorf("group the devices of a site: %w", err)

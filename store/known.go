@@ -11,46 +11,63 @@ import (
 
 // Looked is what one look at all refs of a source says of one device.
 type Looked struct {
-	Device int64
-	Ref    string
-	Serial string
-	Hash   [16]byte
-	What   Look
+	Device   int64
+	Ref      string
+	Serial   string
+	Hash     [16]byte
+	Gone     bool // concluded gone
+	Troubled bool // the newest reading gave nothing
 }
 
-// Look is what holds of a device and its ref.
-type Look int16
-
-// What a look tells.
-const (
-	LookGone     Look = 1 << iota // the ref was concluded gone
-	LookTroubled                  // the newest reading gave nothing
-	LookRetired
-	LookCurrent // judged by the version of the rules that was asked for
-	LookInScope // of the types that were asked for
-	LookElsewhere
-)
-
-// LookAtRefs reads what is stored of every device of a site by one source, one
-// row each, for a sweep to compare with. LookElsewhere is of a BMC whose
-// device has another address by now. Each device is found by its key: joined by
-// the sites of both, a table that has just been filled would be compared pair by
-// pair.
-func LookAtRefs(ctx context.Context, q Querier, siteID int64, source, version string, types uint64, each func(*Looked)) error {
-	rows, err := q.Query(ctx, `select f.device_id, f.ref, f.serial, f.hash, (f.ref_gone::int + 2 * (f.unread_reason <> '')::int + 4 * (d.retired_at is not null)::int
-			+ 8 * (d.observation_version = $3)::int + 16 * (d.in_scope & $4 <> 0)::int + 32 * ($2 = 'bmc' and d.bmc_address <> f.ref)::int)::smallint
-		from facts f join devices d on d.id = f.device_id where f.site_id = $1 and f.source = $2`, siteID, source, version, int64(types))
+// LookAtRefs reads what one source has said of every device of a site, one row
+// each.
+func LookAtRefs(ctx context.Context, q Querier, siteID int64, source string, each func(*Looked)) error {
+	rows, err := q.Query(ctx, "select device_id, ref, serial, hash, ref_gone, unread_reason <> '' from facts where site_id = $1 and source = $2", siteID, source)
 	if err != nil {
 		return fmt.Errorf("look at the refs of %s: %w", source, err)
 	}
 	var l Looked
 	var hash pgtype.DriverBytes
-	if _, err := pgx.ForEachRow(rows, []any{&l.Device, &l.Ref, &l.Serial, &hash, &l.What}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&l.Device, &l.Ref, &l.Serial, &hash, &l.Gone, &l.Troubled}, func() error {
 		copy(l.Hash[:], hash)
 		each(&l)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("look at the refs of %s: %w", source, err)
+	}
+	return nil
+}
+
+// Standing is what a look at the devices of a site tells a sweep.
+type Standing struct {
+	Unretired int
+	Retired   []int64
+	Others    []int64 // judged by other rules than the version asked for, or a BMC at another address than its ref's
+	InScope   []int64 // unretired ones of which one of the types is in scope
+}
+
+// LookAtDevices reads it in one pass over the devices of the site.
+func LookAtDevices(ctx context.Context, q Querier, siteID int64, source, version string, types uint64) (s Standing, err error) {
+	err = q.QueryRow(ctx, `select count(*) filter (where retired_at is null),
+			coalesce(array_agg(id) filter (where retired_at is not null), '{}'),
+			coalesce(array_agg(id) filter (where retired_at is null and observation_version <> $2), '{}'),
+			coalesce(array_agg(id) filter (where retired_at is null and in_scope & $3 <> 0), '{}')
+		from devices where site_id = $1`, siteID, version, int64(types)).Scan(&s.Unretired, &s.Retired, &s.Others, &s.InScope)
+	if err != nil || source != "bmc" {
+		return s, wrapped(err, "look at the devices of a site")
+	}
+	rows, err := q.Query(ctx, `select d.id from devices d join facts f on f.device_id = d.id and f.source = 'bmc' and f.ref <> d.bmc_address where d.site_id = $1`, siteID)
+	if err != nil {
+		return s, wrapped(err, "look at the addresses of BMCs")
+	}
+	moved, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	s.Others = append(s.Others, moved...)
+	return s, wrapped(err, "look at the addresses of BMCs")
+}
+
+func wrapped(err error, doing string) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
 }
@@ -98,20 +115,4 @@ func RewrittenSince(ctx context.Context, q Querier, siteID int64, source string,
 		return nil, fmt.Errorf("look what else was written of %s: %w", source, err)
 	}
 	return written, nil
-}
-
-// CountDevices counts the unretired devices of a site.
-func CountDevices(ctx context.Context, q Querier, siteID int64) (n int, err error) {
-	if err := q.QueryRow(ctx, "select count(*) from devices where site_id = $1 and retired_at is null", siteID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count the devices of a site: %w", err)
-	}
-	return n, nil
-}
-
-// CountInScope counts those of which one of the types is in scope.
-func CountInScope(ctx context.Context, q Querier, siteID int64, types uint64) (n int, err error) {
-	if err := q.QueryRow(ctx, "select count(*) from devices where site_id = $1 and retired_at is null and in_scope & $2 <> 0", siteID, int64(types)).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count the devices in a scope: %w", err)
-	}
-	return n, nil
 }
