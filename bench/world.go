@@ -41,6 +41,7 @@ const (
 // everyHour makes the paces of the policy so slow that no sweep and no
 // staleness comes in by itself while something is measured.
 func everyHour(text string) string {
+	text = regexp.MustCompile(`health_hold:( *)"[0-9]+[sm]"`).ReplaceAllString(text, `health_hold:$1"3h"`)
 	return regexp.MustCompile(`interval:( *)"[0-9]+[sm]"`).ReplaceAllString(text, `interval:$1"1h"`)
 }
 
@@ -53,9 +54,10 @@ func newWorld(ctx context.Context, url string, listings []map[string]*listing) (
 	if w.db, err = store.Open(ctx, url, store.Options{}); err != nil {
 		return nil, err
 	}
+	db := w.db
 	defer func() {
 		if err != nil {
-			w.db.Close()
+			db.Close()
 		}
 	}()
 	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Error})
