@@ -117,6 +117,30 @@ func (w *world) effective(id int64) []string {
 	return all
 }
 
+// A listing that found a device unchanged wrote nothing of it but the watermark.
+func TestAReadingFromBeforeTheWatermarkIsIgnored(t *testing.T) {
+	w := newWorld(t)
+	id := w.bear("n1", node(ready))
+	between := w.pass(30 * time.Second)
+	w.pass(30 * time.Second)
+	if a := w.apply("ironic", w.say("n1", node(ready))); a.Unchanged != 1 {
+		t.Fatalf("%+v", a)
+	}
+	w.finish("ironic")
+	before := w.rowVersions()
+	late := w.say("n1", node(ready, maintenance))
+	late.At = between
+	for _, epoch := range []int64{w.epoch, 0} {
+		b := w.batch("ironic", late, fleet.Reading{Ref: "n1", Device: id, Gone: true, At: between}, born(fleet.Reading{Ref: "n2", Name: "n2", At: between, Facts: node()}))
+		b.Epoch = epoch
+		a, err := w.svc.Apply(w.ctx(), b)
+		must(t, err)
+		if a.Ignored != 3 || w.rowVersions() != before {
+			t.Fatalf("%+v", a)
+		}
+	}
+}
+
 func TestTwoReplicasBearOneDevice(t *testing.T) {
 	w := newWorld(t)
 	var wait sync.WaitGroup

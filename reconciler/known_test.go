@@ -103,6 +103,18 @@ func TestAListingWithoutNewsStillMinds(t *testing.T) {
 		w.wantFindings("ironic")
 		w.wantCount(0, "select count(*) from facts where unread_reason <> ''")
 	})
+	t.Run("rules that changed before", func(t *testing.T) {
+		w := newWorld(t)
+		other := node("u1", "n1")
+		other.Ironic.Traits = []string{"CUSTOM_OTHER"}
+		w.ironic().says(other)
+		w.sweep("ironic")
+		w.wantStatus("n1", "quarantine")
+		_, err := w.db.Exec(t.Context(), `update sites set revision = revision + 1, spec = jsonb_set(spec, '{customer_ready_trait}', '"CUSTOM_OTHER"')`)
+		must(t, err)
+		w.sweep("ironic") // nothing is projected: the record itself is observed again
+		w.wantStatus("n1", "available")
+	})
 	t.Run("rules that changed in the middle", func(t *testing.T) {
 		w := newWorld(t)
 		all := nodes(4)
