@@ -146,6 +146,7 @@ func TestErrorsAreClassifiedByMeaning(t *testing.T) {
 		"locked":                   {409, wrap("Node u is locked by host cond-1, please retry after the current operation is completed."), sources.KindLocked, "cond-1"},
 		"locked, older wording":    {409, wrap("child_node u is presently locked"), sources.KindLocked, ""},
 		"busy":                     {409, wrap("Node u can not be updated while a state transition is in progress."), sources.KindLocked, ""},
+		"lock lost on the way":     {400, wrap("Node u found not to be locked on release"), sources.KindLocked, ""},
 		"associated":               {409, wrap("Node u is associated with instance i1."), sources.KindConflict, "i1"},
 		"instance elsewhere":       {409, wrap("Instance i1 is already associated with a node, it cannot be associated with this other node u"), sources.KindConflict, ""},
 		"duplicate name":           {409, wrap("A node with name n1 already exists."), sources.KindConflict, ""},

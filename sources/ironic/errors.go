@@ -68,7 +68,7 @@ func bare(answer gophercloud.ErrUnexpectedResponseCode) error {
 
 // Ironic gives one status for several meanings: the text tells them apart.
 var (
-	busyTexts = []string{"is locked by host", "presently locked", "retry after the current operation", "while a state transition is in progress"}
+	busyTexts = []string{"is locked by host", "presently locked", "retry after the current operation", "while a state transition is in progress", "not to be locked on release"}
 	goneTexts = []string{"could not be found", "doesn't have a trait"}
 	// refused for what the node is doing or holding, not for the request's form
 	stateTexts = []string{"can not be performed", "cannot be performed", "can't be performed", "is associated with", "already associated", "maintenance mode"}

@@ -165,12 +165,13 @@ func (i *Ironic) Wait(ctx context.Context, id string, states ...string) error {
 	return nil
 }
 
-// retry repeats a write while the node is locked.
+// retry repeats a write while the node is locked, or when Ironic lost the lock
+// on the way and answers 400 for it.
 func (i *Ironic) retry(ctx context.Context, what string, write func() error) error {
 	var failed error
 	err := i.poll(ctx, func() (bool, error) {
 		failed = write()
-		if failed != nil && gophercloud.ResponseCodeIs(failed, http.StatusConflict) {
+		if failed != nil && (gophercloud.ResponseCodeIs(failed, http.StatusConflict) || strings.Contains(failed.Error(), "not to be locked on release")) {
 			return false, nil
 		}
 		return true, failed
