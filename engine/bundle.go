@@ -64,6 +64,7 @@ type ConditionType struct {
 	// HoldLimit is how long a stale value is judged by, 0 for as long as it is
 	// stale.
 	HoldLimit time.Duration
+	holdPos   Pos
 
 	// Observed says that the engine emits it from facts; Sources lists the
 	// families of sources that its ladder reads.

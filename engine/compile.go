@@ -81,13 +81,17 @@ func (c *compiler) fields(v cue.Value, f func(name string, value cue.Value)) {
 		c.fail(c.posOf(v), "a choice between structs cannot be compiled: write any: [{…}, {…}]")
 		return
 	}
-	it, err := v.Fields()
+	it, err := v.Fields(cue.Hidden(true), cue.Definitions(true))
 	if err != nil {
 		c.fail(c.posOf(v), "the pattern cannot be compiled: %s", brief(err))
 		return
 	}
 	for it.Next() {
-		f(it.Selector().Unquoted(), it.Value())
+		if selector := it.Selector(); selector.LabelType() == cue.StringLabel {
+			f(selector.Unquoted(), it.Value())
+		} else {
+			c.fail(c.posOf(it.Value()), "%s is no test: a pattern holds nothing but facts to be tested", selector)
+		}
 	}
 }
 

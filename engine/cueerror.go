@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -32,6 +33,7 @@ func firstLine(text string) string {
 type told struct {
 	at      Pos
 	schema  Pos
+	other   Pos // of a conflict within the policies: where the other value stands
 	path    string
 	text    string
 	value   string   // of a conflict: what was written
@@ -40,18 +42,27 @@ type told struct {
 
 // findingsOf rewords CUE's errors about the package in dir: the policy's place
 // first, the schema's after it, and one finding where CUE tells one for each
-// member of a disjunction.
-func findingsOf(err error, src *source, dir string) []Finding {
+// member of a disjunction. v is what was built of the package, if anything was.
+func findingsOf(err error, src *source, dir string, v cue.Value) []Finding {
 	var all []*told
 	byPlace := map[string]*told{}
+	bounds := map[string]bool{}
 	for _, one := range errors.Errors(err) {
 		next := tell(one, src, dir)
 		if next == nil {
 			continue
 		}
-		key := fmt.Sprint(next.at, next.path, next.text)
+		if !next.at.policy() {
+			if at := nearestWritten(v, one.Path()); at.policy() {
+				next.at = at
+			}
+		}
+		spot := fmt.Sprint(next.at, next.path)
+		key := spot + next.text
 		if next.value != "" {
-			key = fmt.Sprint(next.at, next.path, next.value)
+			key = spot + next.value
+		} else {
+			bounds[spot] = true
 		}
 		if known, ok := byPlace[key]; ok {
 			known.allowed = append(known.allowed, next.allowed...)
@@ -60,8 +71,14 @@ func findingsOf(err error, src *source, dir string) []Finding {
 		byPlace[key] = next
 		all = append(all, next)
 	}
+	if root := slices.DeleteFunc(slices.Clone(all), (*told).follows); len(root) > 0 {
+		all = root
+	}
 	findings := make([]Finding, 0, len(all))
 	for _, t := range all {
+		if t.value != "" && bounds[fmt.Sprint(t.at, t.path)] {
+			continue // of a choice that has a pattern and a value, the pattern tells more
+		}
 		if t.at.File == "" {
 			t.at.File = dir
 		}
@@ -70,9 +87,73 @@ func findingsOf(err error, src *source, dir string) []Finding {
 	return findings
 }
 
+// follows reports whether the error only says that something which failed was
+// used.
+func (t *told) follows() bool {
+	for _, how := range []string{"invalid interpolation", "invalid left-hand value", "error in call to"} {
+		if strings.HasPrefix(t.text, how) {
+			return true
+		}
+	}
+	return false
+}
+
+// nearestWritten is where a policy writes the value at a path or, where it does
+// not, the nearest value above it: the place at which something is missing.
+func nearestWritten(v cue.Value, path []string) Pos {
+	var best Pos
+	for _, name := range path {
+		selector := cue.Str(name)
+		switch {
+		case strings.HasPrefix(name, "_"):
+			return best
+		case strings.HasPrefix(name, "#"):
+			selector = cue.Def(name)
+		case v.IncompleteKind() == cue.ListKind:
+			if at, err := strconv.Atoi(name); err == nil {
+				selector = cue.Index(at)
+			}
+		default:
+			if unquoted, err := literalText(name); err == nil {
+				selector = cue.Str(unquoted)
+			}
+		}
+		if v = v.LookupPath(cue.MakePath(selector)); !v.Exists() {
+			return best
+		}
+		if at := writtenStruct(v); at.policy() {
+			best = at
+		}
+	}
+	return best
+}
+
+// writtenStruct is where a policy writes a value: what is unified with it
+// directly goes before what ties it to the schema.
+func writtenStruct(v cue.Value) Pos {
+	op, args := v.Expr()
+	if op != cue.AndOp {
+		return posOf(v.Pos())
+	}
+	var tied Pos
+	for _, arg := range args {
+		at := posOf(arg.Pos())
+		if sub, _ := arg.Expr(); sub == cue.NoOp && at.policy() {
+			return at
+		}
+		if at.policy() && tied.File == "" {
+			tied = at
+		}
+	}
+	return tied
+}
+
 func (t *told) message() string {
 	text := t.text
-	if t.value != "" {
+	switch {
+	case t.value != "" && t.other.File != "":
+		text = fmt.Sprintf("%s conflicts with %s, which %s says", t.value, t.allowed[0], t.other.Short())
+	case t.value != "":
 		slices.Sort(t.allowed)
 		text = fmt.Sprintf("%s is not one of %s", t.value, strings.Join(shortened(slices.Compact(t.allowed)), ", "))
 	}
@@ -116,8 +197,10 @@ func tell(err errors.Error, src *source, dir string) *told {
 		spelled = append(spelled, path[len(path)-1])
 	}
 	best := -1
+	var places []Pos
 	for _, p := range errors.Positions(err) {
 		at := posOf(p)
+		places = append(places, at)
 		if !at.policy() {
 			if t.schema.File == "" {
 				t.schema = at
@@ -148,13 +231,23 @@ func tell(err errors.Error, src *source, dir string) *told {
 	if t.at.File == "" {
 		t.at = t.schema
 	}
+	if t.value != "" && t.schema.File == "" && len(places) == 2 {
+		t.other = places[0]
+		if t.other == t.at {
+			t.other = places[1]
+		}
+	}
 	return t
 }
 
-// writes reports whether a file has a text at an offset.
+// writes reports whether a file has a text at an offset, spaces apart.
 func (s *source) writes(file string, offset int, text string) bool {
 	data := s.files[file]
-	return text != "" && offset >= 0 && offset <= len(data) && strings.HasPrefix(string(data[offset:min(len(data), offset+len(text))]), text)
+	if text == "" || offset < 0 || offset > len(data) {
+		return false
+	}
+	near := string(data[offset:min(len(data), offset+2*len(text))])
+	return strings.HasPrefix(strings.ReplaceAll(near, " ", ""), strings.ReplaceAll(text, " ", ""))
 }
 
 var (
@@ -164,8 +257,7 @@ var (
 
 // reworded tells an error in the words of whoever edits policies.
 func reworded(err errors.Error) string {
-	format, args := err.Msg()
-	text := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	text := said(err)
 	switch {
 	case strings.Contains(text, "errors in empty disjunction"):
 		return ""
@@ -179,12 +271,62 @@ func reworded(err errors.Error) string {
 	if m := outOfBound.FindStringSubmatch(text); m != nil && !strings.ContainsAny(m[2], `[](){}+*\`) {
 		return fmt.Sprintf("%s is not one of %s", m[1], strings.Join(shortened(strings.Split(m[2], "|")), ", "))
 	}
-	if m := notPattern.FindStringSubmatch(text); m != nil {
-		expr := []rune(m[2])
-		if len(expr) > 120 {
-			expr = append(expr[:119:119], '…')
-		}
-		return fmt.Sprintf("%s does not fit %s", m[1], string(expr))
+	if strings.Contains(text, "does not satisfy strings.MaxRunes") {
+		return fmt.Sprintf("the text is longer than %d letters", maxMessage)
 	}
-	return text
+	m := notPattern.FindStringSubmatch(text)
+	if m == nil {
+		return text
+	}
+	if why := unfitText(err.Path(), m[1]); why != "" {
+		return why
+	}
+	expr := []rune(m[2])
+	if len(expr) > 120 {
+		expr = append(expr[:119:119], '…')
+	}
+	return fmt.Sprintf("%s does not fit %s", m[1], string(expr))
+}
+
+// said is what an error says in one line, what it stands for included: an
+// import that failed is told by why it failed.
+func said(err errors.Error) string {
+	format, args := err.Msg()
+	text := fmt.Sprintf(format, args...)
+	if inner := errors.Unwrap(err); inner != nil {
+		for next := inner; next != nil; next = errors.Unwrap(next) {
+			inner = next
+		}
+		why := inner.Error()
+		if told, ok := inner.(errors.Error); ok {
+			format, args := told.Msg()
+			why = fmt.Sprintf(format, args...)
+		}
+		if len(args) == 0 && format == "%s" {
+			text = why
+		} else if !strings.Contains(text, why) {
+			text += ": " + why
+		}
+	}
+	return strings.TrimPrefix(strings.Join(strings.Fields(text), " "), ": ")
+}
+
+// unfitText says what is wrong with a reason or message that does not fit the
+// schema's pattern for it, "" for another field.
+func unfitText(path []string, quoted string) string {
+	field := path[max(0, len(path)-1):]
+	text, err := strconv.Unquote(quoted)
+	if err != nil || !slices.Contains([]string{"reason", "message"}, strings.Join(field, "")) {
+		return ""
+	}
+	if _, err := templateOf(text); err != nil {
+		return err.Error()
+	}
+	if strings.TrimSpace(text) == "" {
+		return fmt.Sprintf("%s says nothing: write a %s", quoted, field[0])
+	}
+	if field[0] == "reason" {
+		return fmt.Sprintf("%s is no reason: write one CamelCase word of at most %d letters and digits, or one fact as {ironic.provision_state:camel}", quoted, maxReason)
+	}
+	return fmt.Sprintf("%s is no text: braces quote facts, as in {ironic.last_error}, and nothing in it may be unprintable", quoted)
 }

@@ -35,8 +35,9 @@ type observation struct {
 const maxTypes = 64
 
 // catalogue compiles the condition types. Bits are given before any pattern is
-// compiled, because patterns name types.
-func (c *compiler) catalogue(b *Bundle, v cue.Value, bits map[string]uint8) {
+// compiled, because patterns name types; it reports false where there are not
+// enough.
+func (c *compiler) catalogue(b *Bundle, v cue.Value, bits map[string]uint8) bool {
 	entries := map[string]cue.Value{}
 	var names []string
 	c.each(v, "conditions", func(name string, entry cue.Value) {
@@ -45,7 +46,7 @@ func (c *compiler) catalogue(b *Bundle, v cue.Value, bits map[string]uint8) {
 	})
 	slices.Sort(names)
 	if !c.giveBits(names, bits, entries) {
-		return
+		return false
 	}
 	b.types = make([]ConditionType, len(names))
 	for i, name := range names {
@@ -56,6 +57,7 @@ func (c *compiler) catalogue(b *Bundle, v cue.Value, bits map[string]uint8) {
 			b.absentUnknown |= 1 << t.Bit
 		}
 	}
+	return true
 }
 
 // giveBits keeps the bits that the caller remembers and gives the others the
@@ -75,7 +77,7 @@ func (c *compiler) giveBits(names []string, known map[string]uint8, entries map[
 			continue
 		}
 		if taken == 1<<64-1 {
-			c.fail(c.posOf(entries[name]), "condition type %s is one too many: at most %d types, retired ones included", name, maxTypes)
+			c.fail(c.entryPos(entries[name]), "condition type %s is one too many: at most %d types, retired ones included", name, maxTypes)
 			return false
 		}
 		bit := uint8(0)
@@ -99,6 +101,7 @@ func (c *compiler) conditionType(t *ConditionType, name string, v cue.Value) {
 		Durable:       flagOf(v, "durable"),
 		AbsentUnknown: textOf(v, "absent") != "False",
 		HoldLimit:     c.duration(v, "hold_limit"),
+		holdPos:       writtenAt(v.LookupPath(cue.ParsePath("hold_limit"))),
 	}
 	emission := v.LookupPath(cue.ParsePath("emission"))
 	if !emission.Exists() {

@@ -27,6 +27,7 @@ type gate struct {
 	paths   []string         // every fact, condition and parameter it asks
 	tests   uint64           // mask of the conditions it asks
 	bits    map[string]uint8 // of these, by path
+	short   bool             // generated from a field before gates
 }
 
 // shorthands tells which field of a policy each generated gate stands for, by
@@ -47,6 +48,7 @@ var shorthands = map[string]string{
 func (c *compiler) eligibility(b *Bundle, v cue.Value) {
 	c.each(v, "eligibility", func(slug string, entry cue.Value) {
 		e := &eligibility{slug: slug, pos: c.entryPos(entry)}
+		c.parameters = entry.LookupPath(cue.MakePath(cue.Def("#parameters")))
 		for _, path := range []cue.Path{cue.MakePath(cue.Def("#short")), cue.ParsePath("gates")} {
 			list, err := entry.LookupPath(path).List()
 			if err != nil {
@@ -56,6 +58,7 @@ func (c *compiler) eligibility(b *Bundle, v cue.Value) {
 			for list.Next() {
 				g := c.gate(slug, list.Value())
 				if path.String() == "#short" {
+					g.short = true
 					c.shorthand(&g, entry)
 				}
 				e.gates = append(e.gates, g)

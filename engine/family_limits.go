@@ -13,11 +13,14 @@ func (c *compiler) limits(b *Bundle, v cue.Value) {
 	l := Limits{Sources: map[string]Pace{}, OverdueAfter: map[facts.ProvisionState]time.Duration{}}
 	c.each(v.LookupPath(cue.ParsePath("sources")), "limits.sources", func(name string, entry cue.Value) {
 		pace := Pace{Interval: c.duration(entry, "interval"), TTL: c.duration(entry, "ttl")}
-		if pace.Interval <= 0 {
+		if interval := entry.LookupPath(cue.ParsePath("interval")); !interval.Exists() {
 			c.fail(c.posOf(entry), "limits.sources.%s: interval is missing", name)
 		}
 		if pace.TTL == 0 {
 			pace.TTL = 3 * pace.Interval
+		}
+		if pace.TTL < pace.Interval {
+			c.fail(writtenAt(entry.LookupPath(cue.ParsePath("ttl"))), "limits.sources.%s: a ttl of %s ends before the next reading, %s later: nothing of it would ever be fresh", name, pace.TTL, pace.Interval)
 		}
 		l.Sources[name] = pace
 	})
@@ -47,5 +50,8 @@ func (c *compiler) limits(b *Bundle, v cue.Value) {
 		}
 		l.OverdueAfter[state] = c.duration(v.LookupPath(cue.ParsePath("overdue_after")), name)
 	})
+	if round := l.Sources["bmc"].Interval; l.HealthHold > 0 && l.HealthHold < round {
+		c.fail(writtenAt(v.LookupPath(cue.ParsePath("health_hold"))), "limits.health_hold: %s ends before the next round over the BMCs, %s later: no reading would last", l.HealthHold, round)
+	}
 	b.limitValues = l
 }

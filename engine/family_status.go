@@ -64,8 +64,24 @@ func (c *compiler) inventory(b *Bundle, v cue.Value) {
 		axes.status = c.ladderOf(status, "inventory."+source+".inventory_status", func(_ int, then cue.Value) {
 			axes.statusGives = append(axes.statusGives, orNull(c, then, facts.ParseInventoryStatus))
 		})
+		for _, l := range []*Ladder{axes.class, axes.status} {
+			for _, family := range l.Reads {
+				if family != "site" && family != recordsOf(source) {
+					c.fail(l.Pos, "%s: it may read %s and site only, not %s", l.Name, recordsOf(source), family)
+				}
+			}
+		}
 		b.inventory[source] = axes
 	})
+}
+
+// recordsOf is the family of facts that an inventory source fills: a recorded
+// listing has NetBox's form.
+func recordsOf(source string) string {
+	if source == "file" {
+		return "netbox"
+	}
+	return source
 }
 
 // orNull is parsed, with null for unmapped.

@@ -17,10 +17,14 @@ type Pos struct {
 	Col  int
 }
 
-// String gives "file:line:col", or "-" for nowhere.
+// String gives "file:line:col", the file alone where there is no line, or "-"
+// for nowhere.
 func (p Pos) String() string {
-	if p.File == "" {
+	switch {
+	case p.File == "":
 		return "-"
+	case p.Line == 0:
+		return p.File
 	}
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
 }

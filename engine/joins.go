@@ -68,7 +68,10 @@ func (c *compiler) reference(inside func(ast.Node) bool) func(ast.Node) bool {
 		case *ast.Ident:
 			plainName := !strings.HasPrefix(n.Name, "#") && !strings.HasPrefix(n.Name, "_")
 			switch n.Node.(type) {
-			case nil, *ast.LetClause, *ast.ForClause, *ast.Alias, *ast.ImportSpec, *ast.File:
+			case nil, *ast.LetClause, *ast.ImportSpec, *ast.File:
+				return true
+			}
+			if _, loop := n.Scope.(*ast.ForClause); loop {
 				return true
 			}
 			if plainName && n.Node.Pos().IsValid() && inside(n.Node) {

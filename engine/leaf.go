@@ -32,6 +32,7 @@ type compiler struct {
 	truth      [2]cue.Value
 	tri        [3]cue.Value
 	predicates map[string]*predicate
+	parameters cue.Value // of the workflow whose eligibility is compiled: types by name
 	findings   []Finding
 	cost       Cost
 }
@@ -91,20 +92,30 @@ func (c *compiler) leafOf(v cue.Value, path string, text syntax) (leaf, error) {
 		l.pos = pos
 	} else {
 		l.pos = c.posOf(v)
+		text = c.places.literalAt(l.pos)
 	}
 	l.want = c.places.text(l.pos, v)
 	if err := v.Err(); err != nil {
 		return l, fmt.Errorf("%s: %s", path, brief(err))
 	}
 	if name, ok := strings.CutPrefix(path, "conditions."); ok {
+		if !text.plain() {
+			c.dropped(v, &l, triValues)
+		}
 		return c.conditionLeaf(l, v, name)
 	}
 	if strings.HasPrefix(path, "parameters.") {
+		if !text.literal() {
+			c.droppedParameter(v, &l)
+		}
 		return c.scalarLeaf(l, v, nil)
 	}
 	field, ok := facts.FieldOf(path)
 	if !ok {
 		return l, fmt.Errorf("%s: no such fact, or one that no pattern may test", path)
+	}
+	if !text.plain() {
+		c.dropped(v, &l, literalsOf(field))
 	}
 	if field.Kind == facts.KindText {
 		return c.scalarLeaf(l, v, field.Text)

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue"
-	"cuelang.org/go/cue/ast"
-	"cuelang.org/go/cue/parser"
 )
 
 // linter looks for what CUE cannot see and the compiler does not mind: names
@@ -31,6 +29,7 @@ func (l *linter) say(p Pos, severity Severity, format string, args ...any) {
 func lintText(src *source, values packages) []Finding {
 	l := &linter{source: src}
 	l.files()
+	l.forms()
 	l.names(values)
 	l.failures(values)
 	return l.findings
@@ -49,35 +48,49 @@ func lintBundle(b *Bundle) []Finding {
 		}
 	}
 	l.operational(b.operational)
+	l.silence()
 	l.catalogue()
 	l.gates()
 	return l.findings
 }
 
-// lintSchema compares the bundle's schema with the one that this binary was
-// built with: policies are judged by rules that both must know.
+// lintSchema compares the bundle's module and schema with those that this
+// binary was built with: policies are stored without either, and judged by rules
+// that both must know.
 func lintSchema(src *source, own fs.FS) []Finding {
 	l := &linter{source: src}
 	const remedy = "write this binary's schema with muster policy init --schema"
-	names, err := fs.Glob(own, "schema/*.cue")
-	if err != nil {
-		return nil
+	var names []string
+	for _, glob := range []string{"cue.mod/*.cue", "schema/*.cue"} {
+		found, err := fs.Glob(own, glob)
+		if err != nil {
+			return nil
+		}
+		names = append(names, found...)
 	}
 	for _, name := range names {
 		want, err := fs.ReadFile(own, name)
 		have, ok := src.files[name]
+		top := path.Dir(name)
 		switch {
 		case err != nil:
-		case !ok:
+		case !ok && top == "schema":
 			l.say(Pos{File: name, Line: 1, Col: 1}, Error, "the schema lacks %s: %s", name, remedy)
+		case !ok:
+			l.say(Pos{File: name, Line: 1, Col: 1}, Error, "%s is missing: %s", name, remedy)
 		case !bytes.Equal(want, have):
 			line := 1 + bytes.Count(have[:differ(want, have)], []byte("\n"))
-			l.say(Pos{File: name, Line: line, Col: 1}, Error, "the schema is not the one of this binary: %s", remedy)
+			what := map[string]string{"schema": "the schema", "cue.mod": "the module"}[top]
+			l.say(Pos{File: name, Line: line, Col: 1}, Error, "%s is not the one of this binary: %s", what, remedy)
 		}
 	}
 	for _, name := range src.paths {
-		if strings.HasPrefix(name, "schema/") && !slices.Contains(names, name) {
+		switch {
+		case slices.Contains(names, name):
+		case strings.HasPrefix(name, "schema/"):
 			l.say(Pos{File: name, Line: 1, Col: 1}, Error, "this binary's schema has no %s: %s", name, remedy)
+		case strings.HasPrefix(name, "cue.mod/"):
+			l.say(Pos{File: name, Line: 1, Col: 1}, Error, "nothing in cue.mod/ but module.cue takes part: a bundle may not depend on other CUE modules")
 		}
 	}
 	return l.findings
@@ -91,56 +104,6 @@ func differ(a, b []byte) int {
 		}
 	}
 	return min(len(a), len(b))
-}
-
-// families are the packages that the engine reads, and their fields. A field
-// that is none of these decides nothing, whatever it says.
-var families = map[string][]string{
-	"policies/conditions":  {"conditions", "writers"},
-	"policies/status":      {"operational", "health", "freeze", "customer_ready", "entered_service"},
-	"policies/inventory":   {"inventory"},
-	"policies/limits":      {"limits"},
-	"policies/eligibility": {"eligibility"},
-	"policies/workflows":   {"workflows"},
-	"policies/failures":    {"failures"},
-}
-
-// testFields are the fields of files of tests.
-var testFields = []string{"tests", "scopeTests"}
-
-// files tells of files and top-level fields that nobody reads.
-func (l *linter) files() {
-	for _, name := range l.source.paths {
-		if !strings.HasPrefix(name, "policies/") {
-			continue
-		}
-		fields, known := families[path.Dir(name)]
-		switch {
-		case strings.HasSuffix(name, "_test.cue"):
-			l.say(Pos{File: name, Line: 1, Col: 1}, Warning, "CUE does not read files named _test.cue: name a file of policy tests _tests.cue")
-			continue
-		case !known:
-			l.say(Pos{File: name, Line: 1, Col: 1}, Warning, "nothing reads the package %s", path.Dir(name))
-			continue
-		}
-		if (Pos{File: name}).test() {
-			fields = append(slices.Clone(fields), testFields...)
-		}
-		file, err := parser.ParseFile(name, l.source.files[name])
-		if err != nil {
-			continue // told by the loader
-		}
-		for _, decl := range file.Decls {
-			field, ok := decl.(*ast.Field)
-			if !ok {
-				continue
-			}
-			label, _, err := ast.LabelName(field.Label)
-			if err == nil && !strings.HasPrefix(label, "_") && !strings.HasPrefix(label, "#") && !slices.Contains(fields, label) {
-				l.say(posOf(field.Label.Pos()), Error, "nothing reads the field %s%s", label, nearest(label, fields))
-			}
-		}
-	}
 }
 
 // failures tells of failure codes that no workflow raises.

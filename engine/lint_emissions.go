@@ -2,6 +2,8 @@ package engine
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/musterhq/muster/facts"
 )
@@ -109,8 +111,56 @@ func (l *linter) catalogue() {
 		case t.Feeds == "none" && (gates|scopes)&mask == 0:
 			l.say(t.Pos, Note, "conditions.%s feeds none, and no gate reads it: it is shown only", t.Name)
 		}
+		l.asserted(t)
 		if t.Observed && !slices.ContainsFunc(t.Emission.Gives, func(gives string) bool { return gives == "True" || gives == "False" }) {
 			l.say(t.Emission.Pos, Warning, "conditions.%s: no rung gives True or False: nobody emits it", t.Name)
 		}
 	}
+}
+
+// asserted checks who writes a type, for how long it is judged by, and what its
+// reasons may come to.
+func (l *linter) asserted(t *ConditionType) {
+	reads := func(name string) bool { return len(l.bundle.writerList[l.bundle.WriterIndex(name)].Sources) > 0 }
+	if !t.Observed && !slices.ContainsFunc(t.Writers, func(name string) bool { return !reads(name) }) {
+		l.say(t.Pos, Warning, "conditions.%s: nobody asserts it: %s only reads sources, and a durable type has no emission", t.Name, strings.Join(t.Writers, ", "))
+	}
+	for _, source := range t.Sources {
+		if ttl := l.bundle.limitValues.Sources[source].TTL; t.HoldLimit > 0 && t.HoldLimit < ttl {
+			l.say(t.holdPos, Error, "conditions.%s: a hold_limit of %s ends before %s's facts are stale, after %s", t.Name, t.HoldLimit, source, ttl)
+		}
+	}
+	for i := range t.emits {
+		for _, p := range slices.Concat(t.emits[i].reason.parts, t.emits[i].message.parts) {
+			if p.path != "" && !l.mayQuote(t, p.path) {
+				l.say(t.Emission.RungPos(i), Error, "conditions.%s: %s: a text quotes %s, which %s does not read: it would go stale unseen", t.Name, t.Emission.RungName(i), p.path, t.Writers[0])
+			}
+		}
+		for _, p := range t.emits[i].reason.parts {
+			if p.path != "" && !p.camel && !camelCased(p.path) {
+				l.say(t.Emission.RungPos(i), Error, "conditions.%s: %s: the reason {%s} may be no CamelCase word: write {%[3]s:camel}", t.Name, t.Emission.RungName(i), p.path)
+			}
+		}
+	}
+}
+
+// mayQuote reports whether a text of the type may quote a fact: what the writer
+// reads, and what an emission may look at of device and site.
+func (l *linter) mayQuote(t *ConditionType, path string) bool {
+	switch family := familyOf(path); family {
+	case "site":
+		return true
+	case "device":
+		return slices.Contains([]string{"device.name", "device.device_class", "device.inventory_status", "device.resource_class"}, path)
+	default:
+		return slices.Contains(l.bundle.writerList[l.bundle.WriterIndex(t.Writers[0])].Sources, family)
+	}
+}
+
+// camelCased reports whether every value of a fact is a CamelCase word.
+func camelCased(path string) bool {
+	f, _ := facts.FieldOf(path)
+	return len(f.Values) > 0 && !slices.ContainsFunc(f.Values, func(literal string) bool {
+		return literal != strconv.Quote(camel(strings.Trim(literal, `"`)))
+	})
 }

@@ -5,6 +5,7 @@ import "github.com/musterhq/muster/facts"
 // gates checks every gate of every policy.
 func (l *linter) gates() {
 	for _, e := range l.bundle.eligibility {
+		l.gatesTogether(e)
 		for i := range e.gates {
 			g := &e.gates[i]
 			l.gateDecides(e.slug, g)
@@ -18,7 +19,28 @@ func (l *linter) gates() {
 // generated reports whether the gate stands for a disqualifying condition: of
 // its two gates each admits what the other refuses.
 func (g *gate) generated() bool {
-	return g.code == "condition_disqualifier_asserted" || g.code == "condition_disqualifier_unproven"
+	return g.short && (g.code == "condition_disqualifier_asserted" || g.code == "condition_disqualifier_unproven")
+}
+
+// gatesTogether tells of two gates of one name, and of gates that apply to
+// every device and together admit none.
+func (l *linter) gatesTogether(e *eligibility) {
+	named := map[string]bool{}
+	admitted, known := cubes{{}}, true
+	for i := range e.gates {
+		g := &e.gates[i]
+		if named[g.name] {
+			l.say(g.pos, Error, "eligibility.%s has two gates named %s: name one of them otherwise, or leave it out", e.slug, g.name)
+		}
+		named[g.name] = true
+		if g.when != nil || g.unless != nil || !known {
+			continue
+		}
+		if admitted, known = l.space.meet(admitted, l.space.within(g.require.cubes)); known && len(admitted) == 0 {
+			l.say(g.pos, Error, "eligibility.%s admits no device: gate %s refuses whatever the gates before it admit", e.slug, g.name)
+			known = false
+		}
+	}
 }
 
 // gateDecides tells of a gate that always refuses where it applies, never does,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/musterhq/muster/facts"
 )
 
 // ladder tells of rungs that decide nothing and, where people argue about the
@@ -105,6 +107,7 @@ func (l *linter) operational(ladder *Ladder) {
 		if l.promotes(ladder, i) {
 			l.promotion(ladder, i)
 		}
+		l.tolerates(ladder, i)
 	}
 	if l.promotes(ladder, len(ladder.Rungs)) {
 		l.say(ladder.otherwisePos, Error, "otherwise may not give %s: nothing is known of a device that no rung matches", ladder.Gives[len(ladder.Rungs)])
@@ -149,6 +152,45 @@ func (l *linter) promotion(ladder *Ladder, i int) {
 		for _, name := range l.restsOn(own, l.space.within(ladder.Rungs[j].pattern.cubes), rung.Tolerates) {
 			l.say(rung.Pos, Error, "rung %s gives %s and rests on rung %s not matching: were %s Unknown, it would gain; test %s, or say under unknownTolerated why it may be Unknown", rung.Name, gives, ladder.Rungs[j].Name, name, name)
 		}
+	}
+}
+
+// tolerates tells of conditions that a rung tolerates as Unknown although
+// nothing would be refused for them.
+func (l *linter) tolerates(ladder *Ladder, i int) {
+	rung := &ladder.Rungs[i]
+	if rung.Tolerates == 0 {
+		return
+	}
+	if !l.promotes(ladder, i) {
+		l.say(rung.Pos, Warning, "rung %s gives %s, which is no gain: its unknownTolerated says nothing", rung.Name, ladder.Gives[i])
+		return
+	}
+	var needed []string
+	own := l.space.within(rung.pattern.cubes)
+	for j := range i {
+		if ladder.Gives[j] != ladder.Gives[i] {
+			needed = append(needed, l.restsOn(own, l.space.within(ladder.Rungs[j].pattern.cubes), 0)...)
+		}
+	}
+	for bit, t := range l.space.types {
+		if t != nil && rung.Tolerates>>bit&1 == 1 && !slices.Contains(needed, t.Name) {
+			l.say(rung.Pos, Warning, "rung %s tolerates %s as Unknown, but does not rest on it: the rung tests it itself, or no earlier rung does", rung.Name, t.Name)
+		}
+	}
+}
+
+// silence checks the other ladders of policies/status: what nobody has read
+// makes no device healthy, and what no rung matches is not ready for customers.
+func (l *linter) silence() {
+	reading, _ := facts.FieldOf("bmc.chassis_health")
+	for i, region := range l.space.regions(l.bundle.health) {
+		if l.bundle.healthGives[i] == facts.HealthStatusHealthy && len(l.project(region, reading, true)) > 0 {
+			l.say(l.bundle.health.RungPos(i), Error, "health: %s gives healthy although bmc.chassis_health was not read: silence repairs nothing", l.bundle.health.RungName(i))
+		}
+	}
+	if ready := l.bundle.customerReadyYes; ready[len(ready)-1] {
+		l.say(l.bundle.customerReady.otherwisePos, Error, "customer_ready: otherwise may not give yes: nothing is known of a device that no rung matches")
 	}
 }
 

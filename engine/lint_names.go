@@ -116,18 +116,15 @@ func (n *namer) allowed(labels []string) []string {
 	case name == "":
 		return nil
 	case family == "conditions":
-		return []string{`"True"`, `"False"`, `"Unknown"`}
+		return triValues
 	case family == "parameters":
 		return n.parameter(name)
 	}
 	field, ok := facts.FieldOf(family + "." + name)
-	if !ok || field.Kind == facts.KindText {
+	if !ok {
 		return nil
 	}
-	if field.Nullable {
-		return append([]string{"null"}, field.Values...)
-	}
-	return field.Values
+	return literalsOf(field)
 }
 
 // parameter lists the values of a parameter over all workflows that have it.
@@ -197,18 +194,24 @@ func (n *namer) test(expr ast.Expr, fact string, allowed []string, depth int) {
 			n.say(posOf(expr.Pos()), Warning, "%s: a default means nothing in a test: the members count alike", fact)
 			deeper(expr.X)
 		case token.MAT, token.NMAT:
-			n.expression(expr, fact)
+			if !slices.Contains(allowed, anyText) { // of a text the compiler tells
+				n.expression(expr, fact)
+			}
 		}
 	case *ast.CallExpr:
 		for _, arg := range expr.Args {
-			deeper(arg)
+			if _, scalar := arg.(*ast.BasicLit); !scalar { // what a function is told is no member
+				deeper(arg)
+			}
 		}
 	case *ast.ListLit:
 		for _, element := range expr.Elts {
 			deeper(element)
 		}
 	case *ast.Ident:
-		if named, ok := n.hidden[expr.Name]; ok {
+		if let, ok := expr.Node.(*ast.LetClause); ok {
+			deeper(let.Expr)
+		} else if named, ok := n.hidden[expr.Name]; ok {
 			deeper(named)
 		}
 	}
@@ -223,14 +226,9 @@ func (n *namer) literal(lit *ast.BasicLit, fact string, allowed []string) {
 		}
 		text = strconv.Quote(unquoted)
 	}
-	if slices.Contains(allowed, text) {
-		return
+	if !admits(allowed, text) {
+		n.say(posOf(lit.Pos()), Error, "%s", notAmong(text, fact, allowed))
 	}
-	if text == "null" {
-		n.say(posOf(lit.Pos()), Error, "%s is never null", fact)
-		return
-	}
-	n.say(posOf(lit.Pos()), Error, "%s is no value of %s%s", text, fact, nearest(text, allowed))
 }
 
 // expression checks a regular expression over a closed set: one that is broken

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -37,10 +38,19 @@ type Options struct {
 // found, and the findings hold the warnings and notes beside them.
 func Load(fsys fs.FS, opts Options) (*Bundle, []Finding, error) {
 	src, err := readSource(fsys)
-	if err != nil {
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		findings := []Finding{findingAt(Pos{File: refused.name}, Error, "%s", refused.why)}
+		return nil, findings, &VetError{findings}
+	case err != nil:
 		return nil, nil, err
 	}
-	b, findings := loadSource(src, opts)
+	findings := illegible(src)
+	var b *Bundle
+	if len(findings) == 0 {
+		b, findings = loadSource(src, opts)
+	}
 	if opts.Schema != nil {
 		findings = append(findings, lintSchema(src, opts.Schema)...)
 	}
@@ -72,6 +82,7 @@ func loadSource(src *source, opts Options) (*Bundle, []Finding) {
 		return nil, findings
 	}
 	c := newCompiler(ctx, lean)
+	c.ties(values)
 	b := c.bundle(values, opts.Bits)
 	c.joins()
 	b.version, b.schema = src.version(), src.schema()
@@ -106,7 +117,11 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 		dir := strings.TrimPrefix(path.Clean(instance.Dir), "/")
 		dirs = append(dirs, dir)
 		if instance.Err != nil {
-			own[dir] = findingsOf(instance.Err, src, dir)
+			if instance.Dir == "" { // it is none of a package
+				dir = "cue.mod/module.cue"
+				dirs[len(dirs)-1] = dir
+			}
+			own[dir] = findingsOf(instance.Err, src, dir, cue.Value{})
 			continue
 		}
 		v := ctx.BuildInstance(instance)
@@ -117,7 +132,7 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 			err = v.Err()
 		}
 		if err != nil {
-			own[dir] = findingsOf(err, src, dir)
+			own[dir] = findingsOf(err, src, dir, v)
 		}
 	}
 	return values, gathered(dirs, own)
@@ -157,7 +172,9 @@ func (c *compiler) family(values packages, dir, field string) (cue.Value, bool) 
 func (c *compiler) bundle(values packages, bits map[string]uint8) *Bundle {
 	b := &Bundle{byName: map[string]*ConditionType{}, inventory: map[string]*inventoryAxes{}, eligibility: map[string]*eligibility{}}
 	if v, ok := c.family(values, "policies/conditions", "conditions"); ok {
-		c.catalogue(b, v, bits)
+		if !c.catalogue(b, v, bits) {
+			return b // every pattern that names a type without a bit would be an error of its own
+		}
 	}
 	if v, ok := c.family(values, "policies/conditions", "writers"); ok {
 		c.writers(b, v)

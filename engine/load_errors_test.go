@@ -71,6 +71,14 @@ func TestLoadTellsMistakesWithTheirPlace(t *testing.T) {
 			conditions, `writer:  "openstack"`, `writer:  "openstak"`,
 			[]string{conditions, "openstak"},
 		},
+		"an inventory that reads another source": {
+			"policies/inventory/inventory.cue", `{netbox?: schema.#Netbox}, #gives: null | string}
+	device_class: {
+		rungs: [{name: "gpu", #when: netbox: role: =~"^gpu", then: "gpu_compute"}]`, `{netbox?: schema.#Netbox, ironic?: schema.#Ironic}, #gives: null | string}
+	device_class: {
+		rungs: [{name: "gpu", #when: ironic: maintenance: true, then: "gpu_compute"}]`,
+			[]string{"policies/inventory/inventory.cue:8:", "netbox and site only"},
+		},
 		"two facts compared": {
 			eligibility, `{provision_state: "active", maintenance: true}`, `{provision_state: "active", fault: last_error, last_error: string}`,
 			[]string{eligibility + ":29:", "compare two facts"},

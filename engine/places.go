@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -185,4 +186,53 @@ func (s syntax) pos() (Pos, bool) {
 		return Pos{}, false
 	}
 	return posOf(s[0].Pos()), true
+}
+
+// literalAt is what is written at a place if it is one literal.
+func (p *places) literalAt(at Pos) syntax {
+	if at.policy() {
+		if lit, ok := p.file(at.File)[[2]int{at.Line, at.Col}].(*ast.BasicLit); ok {
+			return syntax{lit}
+		}
+	}
+	return nil
+}
+
+// literal reports whether one literal is written and nothing else.
+func (s syntax) literal() bool {
+	if len(s) != 1 {
+		return false
+	}
+	_, ok := s[0].(*ast.BasicLit)
+	return ok
+}
+
+// plain reports whether all of it is written at this place, in literals and
+// names of the schema: then the text tells what CUE might drop.
+func (s syntax) plain() bool { return len(s) == 1 && plainExpr(s[0]) }
+
+func plainExpr(expr ast.Expr) bool {
+	switch e := expr.(type) {
+	case *ast.BasicLit:
+		return true
+	case *ast.ParenExpr:
+		return plainExpr(e.X)
+	case *ast.UnaryExpr:
+		return plainExpr(e.X)
+	case *ast.BinaryExpr:
+		return plainExpr(e.X) && plainExpr(e.Y)
+	case *ast.ListLit:
+		return !slices.ContainsFunc(e.Elts, func(element ast.Expr) bool { return !plainExpr(element) })
+	case *ast.CallExpr:
+		name, ok := e.Fun.(*ast.Ident)
+		return ok && name.Name == "or" && !slices.ContainsFunc(e.Args, func(arg ast.Expr) bool { return !plainExpr(arg) })
+	case *ast.SelectorExpr:
+		from, ok := e.X.(*ast.Ident)
+		if !ok || from.Name != "schema" {
+			return false
+		}
+		_, imported := from.Node.(*ast.ImportSpec)
+		return imported
+	}
+	return false
 }

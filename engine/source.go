@@ -45,25 +45,28 @@ func readSource(fsys fs.FS) (*source, error) {
 			}
 			if entry.IsDir() {
 				if strings.Count(name, "/") >= maxDepth {
-					return fmt.Errorf("%s: folders nest deeper than %d", name, maxDepth)
+					return &refusal{name, fmt.Sprintf("folders nest deeper than %d", maxDepth)}
 				}
 				if base := path.Base(name); name != root && (base == "testdata" || strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".")) {
 					return fs.SkipDir
 				}
 				return nil
 			}
+			if entry.Type()&fs.ModeSymlink != 0 {
+				return linked(fsys, name)
+			}
 			if !strings.HasSuffix(name, ".cue") || !entry.Type().IsRegular() {
 				return nil
 			}
 			if len(src.files) >= maxFiles {
-				return fmt.Errorf("more than %d files", maxFiles)
+				return &refusal{name, fmt.Sprintf("a bundle has at most %d files", maxFiles)}
 			}
 			data, err := readBounded(fsys, name)
 			if err != nil {
 				return err
 			}
 			if total += len(data); total > maxTreeBytes {
-				return fmt.Errorf("more than %d bytes", maxTreeBytes)
+				return &refusal{name, fmt.Sprintf("a bundle has at most %d bytes in all", maxTreeBytes)}
 			}
 			src.files[name] = data
 			return nil
@@ -79,6 +82,20 @@ func readSource(fsys fs.FS) (*source, error) {
 	return src, nil
 }
 
+// refusal says why a tree is not read, and at which of its files.
+type refusal struct{ name, why string }
+
+func (r *refusal) Error() string { return r.name + ": " + r.why }
+
+// linked refuses a symbolic link to what CUE would read: what is hashed, stored
+// and judged by is what lies in the tree.
+func linked(fsys fs.FS, name string) error {
+	if info, err := fs.Stat(fsys, name); strings.HasSuffix(name, ".cue") || err == nil && info.IsDir() {
+		return &refusal{name, "a bundle holds no symbolic links: put what it points to in its place"}
+	}
+	return nil
+}
+
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	file, err := fsys.Open(name)
 	if err != nil {
@@ -90,7 +107,7 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxFileBytes)
+		return nil, &refusal{name, fmt.Sprintf("a file has at most %d bytes", maxFileBytes)}
 	}
 	return data, nil
 }

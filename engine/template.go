@@ -46,12 +46,23 @@ func templateOf(text string) (template, error) {
 		}
 		path, camel := strings.CutSuffix(path, ":camel")
 		if _, ok := facts.FieldOf(path); !ok {
-			return t, fmt.Errorf("the text %q quotes %s, which is no fact", text, path)
+			return t, fmt.Errorf("the text %q quotes %s, which is no fact%s", text, path, nearest(path, quotable()))
 		}
 		t.parts = append(t.parts, part{path: path, camel: camel})
 		rest = after
 	}
 	return t, nil
+}
+
+// quotable lists the facts that a text may quote.
+func quotable() []string {
+	var paths []string
+	for _, f := range facts.Fields {
+		if _, token := cutToken(f.Path); !token {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
 }
 
 // render fills in the facts and keeps to a length in runes.

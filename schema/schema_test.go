@@ -33,6 +33,7 @@ type mistake struct {
 	Vet      string   `json:"vet"`
 	Line     bool     `json:"line"`
 	Lint     string   `json:"lint"`
+	At       string   `json:"at"`
 	Severity string   `json:"severity"`
 }
 
@@ -231,7 +232,7 @@ func TestEngineNamesEachMistake(t *testing.T) {
 			}
 			for _, f := range findings {
 				if strings.Contains(f.Message, m.Lint) && f.Severity.String() == m.Severity {
-					if m.From == nil || f.File == m.File && f.Line >= first-head && f.Line <= last {
+					if m.From == nil || f.File == m.At || f.File == m.File && f.Line >= first-head && f.Line <= last {
 						return
 					}
 				}
