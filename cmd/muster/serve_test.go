@@ -97,8 +97,10 @@ func TestReplicasShareTheRoles(t *testing.T) {
 	token, _ := run("token", "create", "test")
 	var devices []deviceItem
 	for deadline := time.Now().Add(patience); len(devices) < 48; <-time.After(100 * time.Millisecond) {
-		out, _ := run("device", "list", "-o", "json", "--token", strings.TrimSpace(token))
-		if err := json.Unmarshal([]byte(out), &devices); err != nil || time.Now().After(deadline) {
+		// Until the policy is loaded there is no list.
+		out, code := run("device", "list", "-o", "json", "--token", strings.TrimSpace(token))
+		err := json.Unmarshal([]byte(out), &devices)
+		if code == 0 && err != nil || time.Now().After(deadline) {
 			t.Fatalf("%d devices, %v: %s\n%s", len(devices), err, out, worker.log)
 		}
 	}
