@@ -15,9 +15,10 @@ func TestCompiledPatternsMeanWhatCUESays(t *testing.T) {
 	t.Parallel()
 	const perPattern = 10
 	var matched, total, negated, rejected int
+	a := newAsked(t)
 	for round, left := 0, casesOf()/perPattern; left > 0; round, left = round+1, left-roundSize {
-		a := newAsked(t) // a context keeps every pattern it has seen, so it is renewed
 		rapid.Check(t, func(t *rapid.T) {
+			a = a.fresh(t)
 			for range roundSize / rapidChecks() {
 				text := a.text(t)
 				v := a.pattern(text)
@@ -40,7 +41,7 @@ func TestCompiledPatternsMeanWhatCUESays(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want := a.matches(v, a.ctx.CompileBytes(body))
+					want := a.matches(v, a.whole(body))
 					_, failed := (&Bundle{}).tests(p, &s.in, 0)
 					if got, tree, explained := p.cubes.matches(&s.in), p.matches(&s.in), failed == nil; got != want || tree != want || explained != want {
 						t.Fatalf("%s\nCUE says %v; cubes %v, tree %v, explain %v\n%s", text, want, got, tree, explained, body)
@@ -62,7 +63,7 @@ func TestCompiledPatternsMeanWhatCUESays(t *testing.T) {
 	}
 }
 
-// roundSize is how many patterns one context sees.
+// roundSize is how many patterns one round draws.
 const roundSize = 200
 
 // rapidChecks is how many cases rapid draws unless its flag says otherwise.
@@ -75,6 +76,7 @@ func TestRandomLaddersGiveTheFirstRung(t *testing.T) {
 	a := newAsked(t)
 	var tabulated, wideOnes int
 	rapid.Check(t, func(t *rapid.T) {
+		a = a.fresh(t)
 		l := &Ladder{Name: "random"}
 		for range rapid.IntRange(1, 3).Draw(t, "rungs") {
 			a.c.findings = nil

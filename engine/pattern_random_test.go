@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/cuecontext"
@@ -21,6 +20,25 @@ type asked struct {
 	scope cue.Value
 	c     *compiler
 	names []string // condition types
+	seen  int      // patterns and devices that CUE was told of
+}
+
+// manySeen is how much one context is told: it keeps all of it.
+const manySeen = 1000
+
+// fresh is a, or one with a new context when this one has been told enough: a
+// property that fails is tried thousands of times to make it smaller.
+func (a *asked) fresh(t failer) *asked {
+	if a.seen < manySeen {
+		return a
+	}
+	return newAsked(t)
+}
+
+// failer is what a test and a property have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
 }
 
 // schemaText declares what a random pattern may read, in the shape of
@@ -59,7 +77,7 @@ underWay: ["deploying", "wait call-back", "active"]
 	return text.String()
 }
 
-func newAsked(t testing.TB) *asked {
+func newAsked(t failer) *asked {
 	t.Helper()
 	a := &asked{ctx: cuecontext.New(), names: []string{"A", "B", "C", "D", "E", "F"}}
 	a.scope = a.ctx.CompileString(schemaText(a.names))
@@ -75,7 +93,14 @@ func newAsked(t testing.TB) *asked {
 
 // pattern gives the CUE value of a pattern's text.
 func (a *asked) pattern(text string) cue.Value {
+	a.seen++
 	return a.ctx.CompileString("#When & {"+text+"}", cue.Scope(a.scope))
+}
+
+// whole gives the CUE value of a device.
+func (a *asked) whole(body []byte) cue.Value {
+	a.seen++
+	return a.ctx.CompileBytes(body)
 }
 
 // matches is CUE's own answer: the body subsumes the completed facts, and so

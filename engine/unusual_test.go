@@ -26,7 +26,7 @@ func TestUnusualPatternsMeanWhatCUESays(t *testing.T) {
 		"a bound on numbers":          `bmc: failures: >=1 & <3`,
 		"an interpolation":            `conditions: A: "Tr\("ue")"`,
 		"a default":                   `ironic: maintenance: *true | null`,
-		"not of not":                  `not: [{conditions: A: !="True"}, {conditions: B: !="False"}]`,
+		"not of not":                  `not: [{conditions: A: !="True"}]`,
 		"an open list of one":         `any: [{conditions: A: "True"}, ...]`,
 		"a struct that names nothing": `ironic: {}, conditions: A: "True"`,
 		"a builtin over a closed set": `conditions: A: matchN(1, ["True", "Unknown"])`,
@@ -36,22 +36,23 @@ func TestUnusualPatternsMeanWhatCUESays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newAsked(t)
-			v := a.pattern(text)
-			if err := v.Err(); err != nil {
-				t.Fatal(err)
-			}
-			p := a.c.patternOf(v, nil)
-			if len(a.c.findings) > 0 {
-				t.Fatal(a.c.findings)
-			}
 			matched := 0
 			compare := func(t *rapid.T) {
+				a = a.fresh(t)
+				v := a.pattern(text)
+				if err := v.Err(); err != nil {
+					t.Fatal(err)
+				}
+				p := a.c.patternOf(v, nil)
+				if len(a.c.findings) > 0 {
+					t.Fatal(a.c.findings)
+				}
 				s := a.deviceFor(t, p)
 				body, err := json.Marshal(s.whole)
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := a.matches(v, a.ctx.CompileBytes(body))
+				want := a.matches(v, a.whole(body))
 				if got := p.cubes.matches(&s.in); got != want {
 					t.Fatalf("CUE says %v, the engine %v of %s", want, got, body)
 				}
