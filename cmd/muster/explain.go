@@ -30,7 +30,7 @@ type explaining struct {
 }
 
 func (a *app) explainCommand() *cobra.Command {
-	e := &explaining{}
+	e, limits := &explaining{}, newLimits()
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Say why a device is what it is",
@@ -42,7 +42,9 @@ is stale, what is held and why.
   muster explain device NAME --event ID   as it decided then, by the policy of that time
   muster explain --event ID               the same, finding the device in the database
   muster explain --facts DIR --device NAME
-                                          from recordings, without a server`,
+                                          from recordings, without a server
+
+With --policies the work is done in a process with bounded memory, CPU and time.`,
 		Args: cobra.NoArgs,
 	}
 	e.add(a, c)
@@ -51,9 +53,12 @@ is stale, what is held and why.
 	c.Flags().StringVar(&e.policies, "policies", "", "with --facts: the bundle to judge by (default: the shipped one)")
 	c.Flags().StringVar(&e.name, "device", "", "name of the device")
 	c.Flags().StringVar(&e.postgresURL, "postgres-url", "", "with --event alone: the database (MUSTER_DATABASE_URL; default: that of muster dev)")
+	limits.flags(c)
 	c.MarkFlagsMutuallyExclusive("facts", "event")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		switch {
+		case e.facts != "" && e.name != "" && e.policies != "":
+			return a.limited(limits, func([]string) error { return a.explainFacts(c.Context(), e) })(c, nil)
 		case e.facts != "" && e.name != "":
 			return a.explainFacts(c.Context(), e)
 		case e.facts != "":

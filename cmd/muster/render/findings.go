@@ -46,7 +46,11 @@ func annotation(f engine.Finding) string {
 	level := map[engine.Severity]string{engine.Error: "error", engine.Warning: "warning", engine.Note: "notice"}[f.Severity]
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	return fmt.Sprintf("::%s file=%s,line=%d,col=%d::%s", level, property.Replace(f.File), f.Line, f.Col, message.Replace(f.Message))
+	at := "file=" + property.Replace(f.File)
+	if f.Line > 0 {
+		at += fmt.Sprintf(",line=%d,col=%d", f.Line, f.Col)
+	}
+	return fmt.Sprintf("::%s %s::%s", level, at, message.Replace(f.Message))
 }
 
 // Count counts errors and warnings.
