@@ -52,6 +52,7 @@ func findingsOf(err error, src *source, dir string, v cue.Value) []Finding {
 		if next == nil {
 			continue
 		}
+		next.twice(one, v)
 		if !next.at.policy() {
 			if at := nearestWritten(v, one.Path()); at.policy() {
 				next.at = at
@@ -85,6 +86,31 @@ func findingsOf(err error, src *source, dir string, v cue.Value) []Finding {
 		findings = append(findings, findingAt(t.at, Error, "%s", t.message()))
 	}
 	return findings
+}
+
+// twice rewords the conflict that the schema makes of two rungs or gates of one
+// name: its values are their places in the list.
+func (t *told) twice(err errors.Error, v cue.Value) {
+	path := err.Path()
+	at := len(path) - 2
+	if at < 0 || path[at] != "_rung" && path[at] != "_gate" {
+		return
+	}
+	list, name := map[string]string{"_rung": "rungs", "_gate": "gates"}[path[at]], path[at+1]
+	later := strconv.Itoa(max(number(t.value), number(t.allowed...)))
+	t.path, t.text, t.value, t.schema = strings.Join(path[:at], "."), fmt.Sprintf("two %s are named %s", list, name), "", Pos{}
+	if place := nearestWritten(v, append(slices.Clone(path[:at]), list, later)); place.policy() {
+		t.at = place
+	}
+}
+
+func number(texts ...string) int {
+	for _, text := range texts {
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	}
+	return 0
 }
 
 // follows reports whether the error only says that something which failed was

@@ -66,6 +66,14 @@ const maxRungs = 250
 // otherwise is the name under which falling through is recorded.
 const otherwise = "otherwise"
 
+// rungs are the rungs of a ladder that may not be there.
+func (l *Ladder) rungs() []Rung {
+	if l == nil {
+		return nil
+	}
+	return l.Rungs
+}
+
 // RungName gives a rung's name by index, "otherwise" past the last.
 func (l *Ladder) RungName(i int) string {
 	if i < 0 || i >= len(l.Rungs) {

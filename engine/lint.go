@@ -32,6 +32,7 @@ func lintText(src *source, values packages) []Finding {
 	l.forms()
 	l.names(values)
 	l.failures(values)
+	l.workflows(values)
 	return l.findings
 }
 
@@ -50,6 +51,7 @@ func lintBundle(b *Bundle) []Finding {
 	l.operational(b.operational)
 	l.silence()
 	l.catalogue()
+	l.scopes()
 	l.gates()
 	return l.findings
 }
@@ -127,6 +129,26 @@ func (l *linter) failures(values packages) {
 	for it.Next() {
 		if code := it.Selector().Unquoted(); !raised[code] {
 			l.say(entryField(it.Value(), "meaning"), Warning, "failures.%s: no workflow raises it", code)
+		}
+	}
+}
+
+// workflows tells of parameters that are held back although no submission has
+// them.
+func (l *linter) workflows(values packages) {
+	catalogue := values["policies/workflows"].LookupPath(cue.ParsePath("workflows"))
+	if !catalogue.Exists() {
+		return
+	}
+	entries, err := catalogue.Fields()
+	for err == nil && entries.Next() {
+		workflow := entries.Value()
+		held, err := workflow.LookupPath(cue.ParsePath("held_device_parameters")).List()
+		for err == nil && held.Next() {
+			name, _ := held.Value().String()
+			if !workflow.LookupPath(cue.MakePath(cue.Def("#parameters"), cue.Str(name))).Exists() {
+				l.say(posOf(held.Value().Pos()), Error, "workflows.%s has no parameter %s to hold devices by", entries.Selector(), name)
+			}
 		}
 	}
 }

@@ -130,9 +130,16 @@ func (l *linter) asserted(t *ConditionType) {
 			l.say(t.holdPos, Error, "conditions.%s: a hold_limit of %s ends before %s's facts are stale, after %s", t.Name, t.HoldLimit, source, ttl)
 		}
 	}
+	for i := range t.Emission.rungs() {
+		t.Emission.Rungs[i].pattern.walk(func(leaf *leaf, _ bool) {
+			if !l.mayRead(t, leaf.path) {
+				l.say(leaf.near(t.Emission.Rungs[i].Pos), Error, "conditions.%s: rung %s tests %s, which %s does not read", t.Name, t.Emission.Rungs[i].Name, leaf.path, t.Writers[0])
+			}
+		})
+	}
 	for i := range t.emits {
 		for _, p := range slices.Concat(t.emits[i].reason.parts, t.emits[i].message.parts) {
-			if p.path != "" && !l.mayQuote(t, p.path) {
+			if p.path != "" && !l.mayRead(t, p.path) {
 				l.say(t.Emission.RungPos(i), Error, "conditions.%s: %s: a text quotes %s, which %s does not read: it would go stale unseen", t.Name, t.Emission.RungName(i), p.path, t.Writers[0])
 			}
 		}
@@ -144,16 +151,34 @@ func (l *linter) asserted(t *ConditionType) {
 	}
 }
 
-// mayQuote reports whether a text of the type may quote a fact: what the writer
-// reads, and what an emission may look at of device and site.
-func (l *linter) mayQuote(t *ConditionType, path string) bool {
-	switch family := familyOf(path); family {
-	case "site":
-		return true
-	case "device":
-		return slices.Contains([]string{"device.name", "device.device_class", "device.inventory_status", "device.resource_class"}, path)
-	default:
-		return slices.Contains(l.bundle.writerList[l.bundle.WriterIndex(t.Writers[0])].Sources, family)
+// mayRead reports whether an emission may test or quote a fact: what its writer
+// reads, and of device and site what no status leads to.
+func (l *linter) mayRead(t *ConditionType, path string) bool {
+	w := &l.bundle.writerList[l.bundle.WriterIndex(t.Writers[0])]
+	return w.reads(path) && !strings.HasPrefix(path, "device.") || slices.Contains([]string{"device.name", "device.device_class", "device.inventory_status", "device.resource_class"}, path)
+}
+
+// reads reports whether a fact is one of the writer's sources, the device or the
+// site.
+func (w *Writer) reads(path string) bool {
+	family := familyOf(path)
+	return family == "site" || family == "device" || slices.Contains(w.Sources, family)
+}
+
+// scopes checks what decides of which devices a writer speaks: what it reads
+// itself, conditions, and nothing that they lead to.
+func (l *linter) scopes() {
+	for i := range l.bundle.writerList {
+		w := &l.bundle.writerList[i]
+		for k := range w.Scope.rungs() {
+			rung := &w.Scope.Rungs[k]
+			rung.pattern.walk(func(leaf *leaf, _ bool) {
+				status := leaf.path == "device.operational_status" || leaf.path == "device.health_status"
+				if !leaf.condition() && (!w.reads(leaf.path) || status) {
+					l.say(leaf.near(rung.Pos), Error, "writers.%s: rung %s of its scope tests %s, which it does not read before there are conditions", w.Name, rung.Name, leaf.path)
+				}
+			})
+		}
 	}
 }
 

@@ -71,6 +71,8 @@ func (f *former) decl(decl ast.Decl, above []string) {
 		f.value(decl.Expr, above)
 	case *ast.Comprehension:
 		f.value(decl.Value, above)
+	case *ast.LetClause:
+		f.value(decl.Expr, []string{"_" + decl.Ident.Name})
 	}
 }
 
@@ -117,7 +119,7 @@ func (f *former) value(expr ast.Expr, labels []string) {
 			f.choice(expr)
 		}
 	case *ast.Ident:
-		if named, ok := f.named[expr.Name].(*ast.BinaryExpr); ok && named.Op == token.OR && !ofTest(labels) && !hidden(labels) {
+		if named, ok := f.means(expr).(*ast.BinaryExpr); ok && named.Op == token.OR && !ofTest(labels) && !hidden(labels) {
 			f.choice(named)
 		}
 	}
@@ -143,15 +145,27 @@ func (f *former) holdsStruct(expr ast.Expr, depth int) bool {
 	case *ast.BinaryExpr:
 		return f.holdsStruct(expr.X, depth+1) || f.holdsStruct(expr.Y, depth+1)
 	case *ast.Ident:
-		named, ok := f.named[expr.Name]
-		return ok && f.holdsStruct(named, depth+1)
+		return f.holdsStruct(f.means(expr), depth+1)
 	}
 	return false
 }
 
+// means is what a name stands for, nil where that is not in the file.
+func (f *former) means(name *ast.Ident) ast.Expr {
+	if let, ok := name.Node.(*ast.LetClause); ok {
+		return let.Expr
+	}
+	return f.named[name.Name]
+}
+
 // hidden reports whether the labels are within a field that the package names
-// for itself: what it is for shows where it is used.
-func hidden(labels []string) bool { return len(labels) > 0 && strings.HasPrefix(labels[0], "_") }
+// for itself and what it is for shows only where it is used.
+func hidden(labels []string) bool {
+	return len(labels) > 0 && strings.HasPrefix(labels[0], "_") && !slices.ContainsFunc(labels[1:], func(label string) bool { return slices.Contains(decided, label) })
+}
+
+// decided are the fields that hold one value wherever they stand.
+var decided = []string{"rungs", "then", "otherwise", "status", "reason", "message", "code", "name", "gates", "classes"}
 
 // ofTest reports whether the labels lead to the test of one fact.
 func ofTest(labels []string) bool {
