@@ -110,6 +110,12 @@ func (f *former) value(expr ast.Expr, labels []string) {
 			f.say(posOf(expr.Pos()), Error, "a choice between structs or lists: CUE drops the one that does not fit without a word; in a pattern write any: [{…}, {…}]")
 		case expr.Op == token.OR && !ofTest(labels) && !hidden(labels):
 			f.choice(expr)
+		case expr.Op == token.OR && ofTest(labels):
+			for _, member := range []ast.Expr{expr.X, expr.Y} {
+				if marked, ok := member.(*ast.UnaryExpr); ok && marked.Op == token.MUL {
+					f.say(posOf(marked.Pos()), Warning, "%s: a default means nothing in a test: the members count alike", strings.Join(labels[len(labels)-2:], "."))
+				}
+			}
 		case expr.Op == token.AND:
 			f.value(expr.X, labels)
 			f.value(expr.Y, labels)
