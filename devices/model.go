@@ -92,6 +92,12 @@ func Paces(b *engine.Bundle, spec *fleet.SiteSpec) map[string]engine.Pace {
 	if s := spec.Sources.Ironic; s != nil {
 		own["ironic"], own["placement"] = time.Duration(s.Interval), time.Duration(s.Interval)
 	}
+	if s := spec.Sources.Placement; s != nil {
+		own["placement"] = time.Duration(s.Interval)
+	}
+	if s := spec.Sources.NetBox; s != nil {
+		own["netbox"] = time.Duration(s.Interval)
+	}
 	if s := spec.Sources.Slurm; s != nil {
 		own["slurm"] = time.Duration(s.Interval)
 	}

@@ -47,10 +47,13 @@ type NetBoxSites struct {
 
 // Sources are the endpoints of a site; nil where it has none.
 type Sources struct {
-	Ironic   *IronicSource     `json:"ironic,omitempty"`
-	Slurm    *SlurmSource      `json:"slurm,omitempty"`
-	BMC      *BMCSource        `json:"bmc,omitempty"`
-	Recorded map[string]string `json:"recorded,omitempty"` // source → file of recorded facts
+	Ironic    *IronicSource     `json:"ironic,omitempty"`
+	Placement *OpenStackSource  `json:"placement,omitempty"`
+	Nova      *OpenStackSource  `json:"nova,omitempty"` // read on its own by workflows, never listed
+	Slurm     *SlurmSource      `json:"slurm,omitempty"`
+	NetBox    *NetBoxSource     `json:"netbox,omitempty"`
+	BMC       *BMCSource        `json:"bmc,omitempty"`
+	Recorded  map[string]string `json:"recorded,omitempty"` // source → file of recorded facts
 }
 
 // Endpoint is what every source over HTTP has.
@@ -62,17 +65,29 @@ type Endpoint struct {
 	Insecure bool     `json:"insecure"`
 }
 
-// IronicSource is where and how Ironic is read.
-type IronicSource struct {
-	Endpoint
+// OpenStackSource is where one service of an OpenStack is and how it knows us.
+type OpenStackSource struct {
+	Endpoint           // url "": from Keystone's catalog
 	Auth     string    `json:"auth"` // none, http_basic, keystone
 	Username string    `json:"username,omitempty"`
 	Password string    `json:"password,omitempty"` // file:PATH or env:NAME
 	Keystone *Keystone `json:"keystone,omitempty"`
-	PageSize int       `json:"page_size"`
 }
 
-// Keystone is where a token for Ironic comes from.
+// IronicSource is where and how Ironic is read.
+type IronicSource struct {
+	OpenStackSource
+	PageSize int `json:"page_size"`
+}
+
+// NetBoxSource is where and how NetBox is read.
+type NetBoxSource struct {
+	Endpoint
+	Token    string `json:"token"` // file:PATH or env:NAME
+	PageSize int    `json:"page_size"`
+}
+
+// Keystone is where a token for an OpenStack service comes from.
 type Keystone struct {
 	URL           string `json:"url"`
 	Project       string `json:"project"`
@@ -91,11 +106,14 @@ type SlurmSource struct {
 
 // BMCSource says how the site's BMCs are polled.
 type BMCSource struct {
-	Port        int             `json:"port"`
-	Networks    []string        `json:"networks"`
-	Interval    Duration        `json:"interval,omitzero"`
-	TLS         BMCTLS          `json:"tls"`
-	Credentials []BMCCredential `json:"credentials"`
+	Port           int             `json:"port"`
+	Networks       []string        `json:"networks"`
+	Interval       Duration        `json:"interval,omitzero"`
+	Timeout        Duration        `json:"timeout,omitzero"`         // of one BMC in a round
+	ConnectTimeout Duration        `json:"connect_timeout,omitzero"` // to one BMC
+	InFlight       int             `json:"in_flight,omitempty"`      // BMCs asked at a time
+	TLS            BMCTLS          `json:"tls"`
+	Credentials    []BMCCredential `json:"credentials"`
 }
 
 // BMCTLS says what certificate of a BMC is accepted.
@@ -121,6 +139,8 @@ func (s *SiteSpec) Has(source string) bool {
 		return s.Sources.Ironic != nil
 	case "slurm":
 		return s.Sources.Slurm != nil
+	case "netbox":
+		return s.Sources.NetBox != nil
 	case "bmc":
 		return s.Sources.BMC != nil
 	case "placement":

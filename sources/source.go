@@ -22,6 +22,11 @@ type Record struct {
 	Netbox    *facts.Netbox
 	BMC       *facts.BMC
 
+	// Unanswered says why a thing that was asked on its own gave no answer at all
+	// (bmc): its facts keep their values, bmc.failures is raised by one, and its
+	// types are unread. No family is set then.
+	Unanswered string
+
 	// Undecodable says why a record that has a Ref could not be read; no family
 	// is set then. The thing is there: it is not missing.
 	Undecodable string

@@ -134,7 +134,7 @@ func TestShippedClientsAreBuiltWithoutAskingTheSource(t *testing.T) {
 	}
 	down := fleet.Endpoint{URL: "http://127.0.0.1:1"}
 	s := site(1, "bmc", "file")
-	s.Spec.Sources.Ironic = &fleet.IronicSource{Endpoint: down, Auth: "http_basic", Username: "u", Password: "file:" + secret, PageSize: 100}
+	s.Spec.Sources.Ironic = &fleet.IronicSource{OpenStackSource: fleet.OpenStackSource{Endpoint: down, Auth: "http_basic", Username: "u", Password: "file:" + secret}, PageSize: 100}
 	s.Spec.Sources.Slurm = &fleet.SlurmSource{Endpoint: fleet.Endpoint{URL: "unix:/nowhere.sock"}, User: "root", Token: "file:" + secret}
 	r := registry.New(registry.Options{Clock: time.Now})
 	t.Cleanup(r.Close)
@@ -156,7 +156,7 @@ func TestWhatCannotBeBuiltSaysWhy(t *testing.T) {
 		"no client":          {"bmc", func(s *fleet.SiteSpec) { s.Sources.BMC = &fleet.BMCSource{} }, registry.ErrNoClient.Error()},
 		"no recorded source": {"weather", func(s *fleet.SiteSpec) { s.Sources.Recorded = map[string]string{"weather": "x"} }, `"weather"`},
 		"a missing secret file": {"ironic", func(s *fleet.SiteSpec) {
-			s.Sources.Ironic = &fleet.IronicSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Auth: "http_basic", Username: "u", Password: "file:" + missing}
+			s.Sources.Ironic = &fleet.IronicSource{OpenStackSource: fleet.OpenStackSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Auth: "http_basic", Username: "u", Password: "file:" + missing}}
 		}, missing},
 		"an unset variable": {"slurm", func(s *fleet.SiteSpec) {
 			s.Sources.Slurm = &fleet.SlurmSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Token: "env:MUSTER_NO_SUCH_VARIABLE"}
