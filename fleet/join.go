@@ -27,6 +27,7 @@ type Joinable struct {
 	Name    string
 	Serial  string // "" for none or a placeholder
 	Address string // of its BMC
+	Node    string // uuid of its Ironic node; "" for none
 	Tenant  string // as the inventory says; "" for none
 	Ref     string // that the listed source has for it; "" for none
 	RefGone bool   // the ref was concluded gone
@@ -39,6 +40,7 @@ type Listed struct {
 	Name    string
 	Serial  string // "" for none or a placeholder
 	Address string // for a source whose things are addresses
+	Node    string // for a source whose things are Ironic's nodes: the uuid
 	Tenant  string
 }
 
@@ -153,6 +155,7 @@ type joiner struct {
 	serials   map[string][]int
 	retired   map[string][]int // retired devices by serial
 	addresses map[string][]int
+	nodes     map[string][]int
 	goneRefs  map[string][]int
 	newNames  map[string]int // how many new records have the name and tenant
 	newSerial map[string]int
@@ -161,7 +164,7 @@ type joiner struct {
 func newJoiner(in JoinInput) *joiner {
 	j := &joiner{
 		in: in, names: map[string][]int{}, shorts: map[string][]int{}, serials: map[string][]int{}, retired: map[string][]int{},
-		addresses: map[string][]int{}, goneRefs: map[string][]int{}, newNames: map[string]int{}, newSerial: map[string]int{},
+		addresses: map[string][]int{}, nodes: map[string][]int{}, goneRefs: map[string][]int{}, newNames: map[string]int{}, newSerial: map[string]int{},
 	}
 	for i := range in.Devices {
 		j.index(i)
@@ -203,6 +206,9 @@ func (j *joiner) index(i int) {
 	if d.Address != "" {
 		j.addresses[AddressKey(d.Address)] = append(j.addresses[AddressKey(d.Address)], i)
 	}
+	if d.Node != "" {
+		j.nodes[d.Node] = append(j.nodes[d.Node], i)
+	}
 }
 
 // shortName gives the first label of a full host name, and any other name as
@@ -228,11 +234,11 @@ func (j *joiner) nameAndTenant(r *Listed) string {
 // claim finds the device of one record by what they have in common.
 func (j *joiner) claim(i int) claim {
 	r := &j.in.Records[i]
-	if r.Address != "" { // the inventory says whose it is, and nothing else does
-		if at := j.addresses[AddressKey(r.Address)]; len(at) > 0 {
-			return unique(at)
-		}
-		return claim{device: noDevice, why: NoMatch}
+	switch {
+	case r.Address != "": // the inventory says whose it is, and nothing else does
+		return only(j.addresses[AddressKey(r.Address)])
+	case r.Node != "": // Ironic says whose it is
+		return only(j.nodes[r.Node])
 	}
 	if old := j.goneRefs[r.Ref]; len(old) == 1 && !j.passedOn(r, old[0]) {
 		return claim{device: old[0], grade: gradeExact}
@@ -267,6 +273,14 @@ func (j *joiner) claim(i int) claim {
 func (j *joiner) passedOn(r *Listed, device int) bool {
 	named := j.names[NameKey(r.Name)]
 	return j.in.Names && len(named) > 0 && !slices.Contains(named, device)
+}
+
+// only gives the one device that has what alone joins a record.
+func only(devices []int) claim {
+	if len(devices) == 0 {
+		return claim{device: noDevice, why: NoMatch}
+	}
+	return unique(devices)
 }
 
 func unique(devices []int) claim {
@@ -355,11 +369,11 @@ func (j *joiner) outcome(claims []claim) Joins {
 }
 
 // free reports whether a record may have the device: it has no live record of
-// the source, or its record is absent from this listing and the serials say that
+// the source or that of another node, or its record is absent from this listing and the serials say that
 // both are the same machine.
 func (j *joiner) free(record, device int) bool {
 	d, r := &j.in.Devices[device], &j.in.Records[record]
-	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] {
+	if d.Ref == "" || d.RefGone || j.in.Gone[d.Device] || r.Node != "" && r.Node == d.Node {
 		return true
 	}
 	serial := SerialKey(r.Serial)

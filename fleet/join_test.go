@@ -57,6 +57,14 @@ func TestJoin(t *testing.T) {
 		{"by the serial when the name is nobody's", JoinInput{
 			Records: []Listed{{Ref: "u4", Name: "spare", Serial: " s4 "}}, Devices: []Joinable{{Device: 4, Name: "d", Serial: "S4"}},
 		}, map[string]string{"u4": "device 4"}, ""},
+		{"a record of a node by the node alone, whatever it is called", JoinInput{
+			Records: []Listed{{Ref: "u1", Node: "u1", Name: "d2"}, {Ref: "u9", Node: "u9", Name: "d3"}},
+			Devices: []Joinable{{Device: 1, Name: "d1", Node: "u1"}, {Device: 2, Name: "d2", Node: "u2"}, {Device: 3, Name: "d3"}},
+		}, map[string]string{"u1": "device 1", "u9": "NoMatch"}, ""},
+		{"a record of a node before that of the device's old one", JoinInput{
+			Records: []Listed{{Ref: "u2", Node: "u2"}}, Listed: map[string]bool{"u1": true, "u2": true},
+			Devices: []Joinable{{Device: 1, Name: "d1", Node: "u2", Ref: "u1"}},
+		}, map[string]string{"u2": "device 1"}, ""},
 		{"placeholders never join", JoinInput{
 			Records: []Listed{{Ref: "u1"}, {Ref: "u3"}}, Devices: []Joinable{{Device: 1, Name: "a"}, {Device: 2, Name: "b"}},
 		}, map[string]string{"u1": "NoMatch", "u3": "NoMatch"}, "NBX-014"},

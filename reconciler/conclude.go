@@ -42,7 +42,7 @@ func (l *listing) conclude(ctx context.Context, end sources.End) error {
 // and no other: then nothing is missing, joins or is born, and nobody's writer
 // speaks of a device that the source does not have.
 func (l *listing) quiet(end sources.End) bool {
-	if len(l.unknown) > 0 || end.Dropped > 0 {
+	if len(l.unknown) > 0 || end.Dropped > 0 || l.lease.Source == "placement" { // Ironic's nodes may have changed meanwhile
 		return false
 	}
 	// A round of BMCs tells nothing of those that did not answer.
@@ -118,8 +118,11 @@ func (l *listing) joinInput(known []fleet.Joinable) fleet.JoinInput {
 	for i := range l.unknown {
 		rd := reading(&l.unknown[i])
 		in.Records[i] = fleet.Listed{Ref: rd.Ref, Name: rd.Name, Serial: rd.Serial, Tenant: rd.Facts.Netbox.Tenant.Value}
-		if l.lease.Source == "bmc" {
+		switch l.lease.Source {
+		case "bmc":
 			in.Records[i].Address = rd.Ref
+		case "placement":
+			in.Records[i].Node = rd.Ref
 		}
 	}
 	return in
@@ -211,7 +214,11 @@ func (l *listing) applyJoins(ctx context.Context, in *fleet.JoinInput, joins *fl
 		rd.Birth = true
 		readings = append(readings, rd)
 	}
+	l.joined += len(joins.Joined)
 	for kind, list := range map[string][]fleet.Unjoined{fleet.FindingAmbiguous: joins.Ambiguous, fleet.FindingUnjoined: joins.Unmatched} {
+		if l.lease.Source == "placement" && kind == fleet.FindingUnjoined {
+			continue // Nova's hypervisors have providers too
+		}
 		for _, u := range list {
 			r := &in.Records[u.Record]
 			detail := map[string]any{"name": r.Name, "serial": r.Serial, "why": u.Why}

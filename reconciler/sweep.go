@@ -36,6 +36,7 @@ type sweep struct {
 	bundle *engine.Bundle
 	client sources.Source
 	began  time.Time
+	joined int // records that were found to be a device's
 }
 
 // sweep reads one source and gives the lease back, with the instant at which
@@ -181,6 +182,11 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 	if l.born > 0 {
 		if err := store.RequestOtherSweeps(ctx, s.DB, s.site.ID, s.lease.Source); err != nil {
+			return err
+		}
+	}
+	if l.joined > 0 && s.lease.Source == "ironic" { // Placement's records join by Ironic's
+		if err := store.RequestSweep(ctx, s.DB, s.site.ID, "placement"); err != nil {
 			return err
 		}
 	}

@@ -13,11 +13,10 @@ import (
 // complete listing does not have, that the source does not list them. Of a
 // device that an ambiguous record may be nobody can say so: it is unread.
 func (l *listing) applyUnlisted(ctx context.Context, joins *fleet.Joins, end sources.End) error {
-	types := l.typesOf(l.lease.Source)
-	if types == 0 || end.Dropped > 0 || l.lease.Source == "bmc" {
+	if end.Dropped > 0 || l.lease.Source == "bmc" {
 		return nil
 	}
-	unlisted, err := store.UnlistedInScope(ctx, l.DB, l.site.ID, l.lease.Source, types)
+	unlisted, err := l.unlisted(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,6 +36,20 @@ func (l *listing) applyUnlisted(ctx context.Context, joins *fleet.Joins, end sou
 		}
 	}
 	return l.apply(ctx, readings, nil)
+}
+
+// unlisted gives the devices that a writer speaks of and the source has no live
+// record of. Nobody goes by Placement first of all: it is asked about the nodes
+// that Ironic has.
+func (l *listing) unlisted(ctx context.Context) ([]store.Unlisted, error) {
+	if l.lease.Source == "placement" {
+		return store.NodesUnlisted(ctx, l.DB, l.site.ID, l.lease.Source)
+	}
+	types := l.typesOf(l.lease.Source)
+	if types == 0 {
+		return nil, nil
+	}
+	return store.UnlistedInScope(ctx, l.DB, l.site.ID, l.lease.Source, types)
 }
 
 // typesOf gives the types of the writers that go by the source first of all:

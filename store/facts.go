@@ -48,8 +48,11 @@ func KnownRefs(ctx context.Context, q Querier, siteID int64, source string, inve
 	return known, addKnown(ctx, q, known, siteID, source, left, gone)
 }
 
-// RefsAreNames tells the sources whose refs pass on from one machine to another.
-func RefsAreNames(source string) bool { return source == "slurm" || source == "bmc" }
+// RefsAreNames tells the sources whose refs pass on from one machine to another:
+// those of Placement are the nodes' of Ironic.
+func RefsAreNames(source string) bool {
+	return source == "slurm" || source == "bmc" || source == "placement"
+}
 
 // addKnown looks once into a partial index for each ref, whatever the planner
 // knows of the table.

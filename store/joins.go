@@ -43,13 +43,13 @@ func Joinables(ctx context.Context, q Querier, siteID int64, source string, tena
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Query(ctx, "select id, name, serial_key, bmc_address, retired_at is not null from devices where site_id = $1 order by id", siteID)
+	rows, err := q.Query(ctx, "select id, name, serial_key, bmc_address, infrastructure_ref, retired_at is not null from devices where site_id = $1 order by id", siteID)
 	if err != nil {
 		return nil, fmt.Errorf("read the devices of a site: %w", err)
 	}
 	devices, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Joinable, error) {
 		var d fleet.Joinable
-		err := row.Scan(&d.Device, &d.Name, &d.Serial, &d.Address, &d.Retired)
+		err := row.Scan(&d.Device, &d.Name, &d.Serial, &d.Address, &d.Node, &d.Retired)
 		h := refs[d.Device]
 		d.Ref, d.RefGone, d.Tenant = h.ref, h.gone, h.tenant
 		return d, err
@@ -88,6 +88,33 @@ func UnlistedInScope(ctx context.Context, q Querier, siteID int64, source string
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read the devices that %s does not list: %w", source, err)
+	}
+	return unlisted, nil
+}
+
+// NodesUnlisted reads the unretired devices of a site that have an Ironic node
+// of which a source, whose refs are those of Ironic's nodes, has no live record,
+// by id.
+func NodesUnlisted(ctx context.Context, q Querier, siteID int64, source string) ([]Unlisted, error) {
+	refs, err := refsOf(ctx, q, siteID, source, false)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Query(ctx, "select id, infrastructure_ref from devices where site_id = $1 and retired_at is null and infrastructure_ref <> '' order by id", siteID)
+	if err != nil {
+		return nil, fmt.Errorf("read the nodes that %s does not list: %w", source, err)
+	}
+	var unlisted []Unlisted
+	var id int64
+	var node string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &node}, func() error {
+		h, known := refs[id]
+		if h.gone || h.ref != node {
+			unlisted = append(unlisted, Unlisted{Device: id, Told: known && !h.doubt && (h.gone || h.ref == "")})
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the nodes that %s does not list: %w", source, err)
 	}
 	return unlisted, nil
 }
