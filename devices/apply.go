@@ -193,7 +193,7 @@ func (a *application) hashAll() (err error) {
 	a.hashes = make([][16]byte, len(a.batch.Readings))
 	var h hasher
 	for i := range a.batch.Readings {
-		if rd := &a.batch.Readings[i]; says(rd) && rd.Undecodable == "" {
+		if rd := &a.batch.Readings[i]; says(rd) && rd.Undecodable == "" && rd.Unanswered == "" {
 			if a.hashes[i], err = h.hash(&rd.Facts, a.batch.Source); err != nil {
 				return err
 			}
@@ -222,7 +222,7 @@ func settled(gone, troubled, retired, inventory bool) bool {
 
 // repeats tells whether a reading says what is stored.
 func repeats(rd *fleet.Reading, hash, stored [16]byte, serial string) bool {
-	return rd.Undecodable == "" && hash == stored && (rd.Serial == "" || rd.Serial == serial)
+	return rd.Undecodable == "" && rd.Unanswered == "" && hash == stored && (rd.Serial == "" || rd.Serial == serial)
 }
 
 // claim decides births and joins, one batch of a site at a time.

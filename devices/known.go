@@ -88,7 +88,7 @@ func (k *Known) add(l *store.Looked, others, told map[int64]bool) {
 // wrote is told by Overtaken.
 func (k *Known) Unchanged(rd *fleet.Reading) bool {
 	known, ok := k.refs[rd.Ref]
-	if !ok || !known.settled || rd.Device != 0 || rd.Birth || !says(rd) || rd.Undecodable != "" {
+	if !ok || !known.settled || rd.Device != 0 || rd.Birth || !says(rd) || rd.Undecodable != "" || rd.Unanswered != "" {
 		return false
 	}
 	hash, err := k.hasher.hash(&rd.Facts, k.source)

@@ -44,6 +44,8 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, hash [16]by
 		return s.trouble(source, ReasonAmbiguous, rd.At), nil
 	case rd.Undecodable != "":
 		return s.trouble(source, ReasonDecodeFailed, rd.At), nil
+	case rd.Unanswered != "":
+		return s.unanswered(source, rd)
 	}
 	fresh := fleet.Stored{
 		DeviceID: s.device.ID, SiteID: r.site.ID, Source: source, Ref: rd.Ref, Serial: rd.Serial, Hash: hash, SeenAt: micros(rd.At),

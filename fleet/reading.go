@@ -15,11 +15,16 @@ type Reading struct {
 	Name   string
 	Serial string
 	At     time.Time   // the instant before the request that brought it, by the database's clock
-	Facts  facts.Facts // the source's family alone is set
+	Facts  facts.Facts // the source's family alone is set; of what is not readable or gave no answer, none
 
 	// Undecodable: the thing is there and its record could not be read. Its
 	// facts keep their values, its types are unread with this reason.
 	Undecodable string
+
+	// Unanswered: the thing (a BMC) was asked on its own and gave no answer at
+	// all, and this is why. Its facts keep their values, its failures count one
+	// more.
+	Unanswered string
 
 	Device     int64 // the device it joins, or that the fields below speak of; 0: the one that has the ref
 	Birth      bool  // no device has it: one is born

@@ -119,8 +119,8 @@ func (l *listing) overtaken(ctx context.Context) error {
 	var records []sources.Record
 	for _, ref := range refs {
 		record, err := l.ask(ctx, ref)
-		if errors.Is(err, sources.ErrGone) {
-			continue // the next listing says so
+		if errors.Is(err, sources.ErrGone) || err != nil && l.lease.Source == "bmc" && ctx.Err() == nil {
+			continue // the next listing says so, the next round tries it again
 		}
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (l *listing) find(kind, ref string, device int64, detail map[string]any) {
 
 // reading gives what a record says, for whoever has its ref.
 func reading(r *sources.Record) fleet.Reading {
-	rd := fleet.Reading{Ref: r.Ref, Name: r.Name, Serial: r.Serial, At: r.At, Facts: family(r), Undecodable: r.Undecodable}
+	rd := fleet.Reading{Ref: r.Ref, Name: r.Name, Serial: r.Serial, At: r.At, Facts: family(r), Undecodable: r.Undecodable, Unanswered: r.Unanswered}
 	if sources.PlaceholderSerial(rd.Serial) {
 		rd.Serial = ""
 	}
