@@ -1,11 +1,30 @@
 package devices
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
 )
+
+// BMCs lists the BMCs of a site that are to be asked: those of the devices of
+// which a writer speaks that goes by them.
+func (s *Service) BMCs(ctx context.Context, siteID int64) ([]store.BMC, error) {
+	b := s.policies.Current()
+	if b == nil {
+		return nil, ErrPolicyNotLoaded
+	}
+	var types uint64
+	writers := b.Writers()
+	for i := range writers {
+		if reads(&writers[i], "bmc") {
+			types |= writers[i].Types
+		}
+	}
+	return store.BMCs(ctx, s.db, siteID, types)
+}
 
 // unanswered takes that a BMC was tried and said nothing: of what is stored
 // only the number of tries in a row changes, up to the three at which it counts

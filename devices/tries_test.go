@@ -1,12 +1,14 @@
 package devices_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
 )
 
 const address = "10.0.0.1"
@@ -199,4 +201,29 @@ func TestAnotherBMCStartsFromNothing(t *testing.T) {
 		t.Errorf("%d failures at the new address", n)
 	}
 	w.wantShown(id, "ChassisHealthy", "True RedfishHealthOk / RedfishTelemetryUnavailable") // of the old one, and shown as unknown
+}
+
+func TestBMCsAreAskedOfTheDevicesThatStand(t *testing.T) {
+	w := newWorld(t, withoutIronic, func(s *fleet.SiteSpec) { s.Sources.Recorded["bmc"] = "x" })
+	bear := func(name, address, role, status string) {
+		t.Helper()
+		var f facts.Facts
+		f.Netbox = facts.Netbox{Name: facts.TextOf(name), Role: facts.TextOf(role), Status: facts.TextOf(status), OobIP: facts.TextOf(address)}
+		if applied := w.apply("file", born(w.say(name, f))); len(applied.Born) != 1 {
+			t.Fatalf("%s is not born: %+v", name, applied)
+		}
+	}
+	bear("c1", "10.0.0.1/24", "compute", "active")
+	bear("c2", "10.0.0.1", "compute", "active") // shares it
+	bear("n1", "2001:DB8::1", "nvswitch", "failed")
+	bear("planned", "10.0.0.3", "compute", "planned")
+	bear("bare", "", "compute", "active")
+	bear("retired", "10.0.0.4", "compute", "active")
+	w.exec("update devices set retired_at = now() where name = 'retired'")
+	bmcs, err := w.svc.BMCs(w.ctx(), w.site.ID)
+	must(t, err)
+	want := []store.BMC{{Address: "10.0.0.1", Name: "c1", Class: facts.DeviceClassGpuCompute}, {Address: "2001:db8::1", Name: "n1", Class: facts.DeviceClassNvswitch}}
+	if !slices.Equal(bmcs, want) {
+		t.Errorf("asked are %+v, want %+v", bmcs, want)
+	}
 }
