@@ -32,11 +32,15 @@ type Machine struct {
 	Moves     []PowerMove       `json:"moves,omitempty"` // that are under way, in their order
 	LastReset time.Time         `json:"last_reset,omitzero"`
 	Resets    int               `json:"resets"`
-	Boot      string            `json:"boot,omitempty"` // the override for the next boot, "" none
-	Deployed  bool              `json:"deployed"`       // an operating system is on its disk
-	Health    map[string]string `json:"health"`         // subsystem (as the facts of a BMC are called) → OK, Warning, Critical
-	Firmware  map[string]string `json:"firmware"`       // component → version
+	Boot      string            `json:"boot,omitempty"`       // the override for the next boot, "" none
+	BootStays bool              `json:"boot_stays,omitempty"` // for every boot
+	AssetTag  string            `json:"asset_tag,omitempty"`
+	LED       string            `json:"led,omitempty"` // IndicatorLED, "" Off
+	Deployed  bool              `json:"deployed"`      // an operating system is on its disk
+	Health    map[string]string `json:"health"`        // subsystem (as the facts of a BMC are called) → OK, Warning, Critical
+	Firmware  map[string]string `json:"firmware"`      // component → version
 	Update    *Update           `json:"update,omitempty"`
+	Tasks     []Task            `json:"tasks,omitempty"` // of the BMC, the newest last, see tasksKept
 	BMC       BMC               `json:"bmc"`
 
 	// What the systems around it call it; "" where they do not know it.
@@ -51,22 +55,18 @@ type PowerMove struct {
 	On bool      `json:"on"`
 }
 
-// Update is a firmware update under way.
-type Update struct {
-	Component string    `json:"component"`
-	Version   string    `json:"version"`
-	Task      string    `json:"task"`
-	At        time.Time `json:"at"` // when it is done
-	Fails     bool      `json:"fails"`
-}
-
 // BMC is how the machine's controller behaves.
 type BMC struct {
-	Dead     bool      `json:"dead,omitempty"`     // does not answer at all
-	NotReady time.Time `json:"not_ready,omitzero"` // until then it answers 503
-	Password string    `json:"password,omitempty"` // "" the fleet's
-	Slow     int       `json:"slow_ms,omitempty"`  // milliseconds before each answer
-	Sessions int       `json:"sessions,omitempty"` // the most at a time, 0 default
+	Dead     bool      `json:"dead,omitempty"`      // closes what it accepts
+	Hangs    bool      `json:"hangs,omitempty"`     // accepts and never answers
+	NotReady time.Time `json:"not_ready,omitzero"`  // until then it answers 503
+	Full     bool      `json:"full,omitempty"`      // others hold all its sessions
+	Password string    `json:"password,omitempty"`  // "" the fleet's
+	Slow     int       `json:"slow_ms,omitempty"`   // milliseconds before each answer
+	Sessions int       `json:"sessions,omitempty"`  // the most at a time, 0 default
+	Deaf     bool      `json:"deaf,omitempty"`      // accepts resets, and nothing happens
+	BadImage bool      `json:"bad_image,omitempty"` // the next update fails
+	Reset    time.Time `json:"reset,omitzero"`      // when it last began
 }
 
 // PowerDelay is how long a machine takes to switch on or off.
@@ -90,7 +90,7 @@ func machineKind() kind[Machine] {
 
 func cloneMachine(m *Machine) *Machine {
 	c := *m
-	c.Moves, c.Health, c.Firmware = slices.Clone(m.Moves), maps.Clone(m.Health), maps.Clone(m.Firmware)
+	c.Moves, c.Tasks, c.Health, c.Firmware = slices.Clone(m.Moves), slices.Clone(m.Tasks), maps.Clone(m.Health), maps.Clone(m.Firmware)
 	if m.Update != nil {
 		u := *m.Update
 		c.Update = &u
@@ -107,7 +107,7 @@ func settleMachine(s *State, key string, row *Machine) {
 		was := m.On
 		m.On, m.Moves = m.Moves[0].On, m.Moves[1:]
 		if m.On && !was {
-			m.LastReset = s.Now
+			m.booted(s.Now)
 		}
 		s.Machines.Put(key, m)
 		if m.On != was {
@@ -116,12 +116,17 @@ func settleMachine(s *State, key string, row *Machine) {
 		return
 	}
 	if u := m.Update; u != nil && !u.At.After(s.Now) {
-		if !u.Fails {
-			m.Firmware[u.Component] = u.Version
-		}
-		m.Update = nil
+		m.endUpdate(s.Now)
 	}
 	s.Machines.Put(key, m)
+}
+
+// booted notes that the machine has come on.
+func (m *Machine) booted(at time.Time) {
+	m.LastReset = at
+	if !m.BootStays {
+		m.Boot = ""
+	}
 }
 
 // Switch has a machine's power changed, as its BMC does on a reset: on, off, or

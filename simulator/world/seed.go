@@ -127,8 +127,6 @@ func (s *State) seedUse(r *rand.Rand, site *Site, m *Machine) Use {
 	return UseNew
 }
 
-func (s *State) seedHardware(*rand.Rand, *Machine) {}
-
 func (s *State) seedNode(*rand.Rand, *Site, *Machine, Use) {}
 
 func (s *State) seedSlurm(*rand.Rand, *Site, *Machine, Use) {}
