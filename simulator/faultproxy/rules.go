@@ -1,0 +1,165 @@
+package faultproxy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is a way to misbehave.
+type Kind string
+
+// The ways to misbehave.
+const (
+	Status    Kind = "status"    // Code is answered, with RetryAfter if that is set
+	Delay     Kind = "delay"     // the right answer, For later
+	Stall     Kind = "stall"     // nothing for as long as For, then the connection is cut
+	Reset     Kind = "reset"     // the connection is reset at once
+	Truncate  Kind = "truncate"  // half of the right answer, then the connection is cut
+	HTML      Kind = "html"      // a page of a proxy in the way, as 200
+	Empty     Kind = "empty"     // the right answer with its lists emptied
+	Duplicate Kind = "duplicate" // the first page of a listing for every page of it
+	Skew      Kind = "skew"      // the right answer with a Date that is For ahead
+)
+
+// Kinds are all the ways to misbehave.
+func Kinds() []Kind {
+	return []Kind{Status, Delay, Stall, Reset, Truncate, HTML, Empty, Duplicate, Skew}
+}
+
+// Rule says which requests are answered wrongly and how. What is left empty
+// matches everything.
+type Rule struct {
+	ID         int           `json:"id"`
+	Kind       Kind          `json:"kind"`
+	Face       string        `json:"face,omitempty"` // ironic, slurm, …: as Wrap was told
+	Site       string        `json:"site,omitempty"`
+	Method     string        `json:"method,omitempty"`
+	Path       string        `json:"path,omitempty"` // a part of the path
+	Code       int           `json:"code,omitempty"` // of Status, default 503
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	For        time.Duration `json:"for,omitempty"`   // of Delay, Stall and Skew, default 30 s
+	Times      int           `json:"times,omitempty"` // requests that it still meets, 0 for ever
+	Hits       int           `json:"hits"`            // requests that it has met
+}
+
+const (
+	defaultFor = 30 * time.Second
+	longestFor = time.Hour
+	mostRules  = 1000
+)
+
+func (r *Rule) check() error {
+	if !slices.Contains(Kinds(), r.Kind) {
+		return fmt.Errorf("no fault is called %q: there are %s", r.Kind, strings.Join(names(), ", "))
+	}
+	if r.Kind == Status && r.Code == 0 {
+		r.Code = http.StatusServiceUnavailable
+	}
+	if r.Kind == Status && (r.Code < 200 || r.Code > 599) {
+		return fmt.Errorf("status %d: it must be between 200 and 599", r.Code)
+	}
+	if r.For == 0 {
+		r.For = defaultFor
+	}
+	if r.For < 0 || r.For > longestFor || r.RetryAfter < 0 || r.Times < 0 {
+		return fmt.Errorf("a time of %s: it must be between 0 and %s, and nothing may be negative", r.For, longestFor)
+	}
+	return nil
+}
+
+func names() []string {
+	var all []string
+	for _, k := range Kinds() {
+		all = append(all, string(k))
+	}
+	return all
+}
+
+func (r *Rule) matches(face, site string, q *http.Request) bool {
+	return (r.Face == "" || r.Face == face) && (r.Site == "" || r.Site == site) &&
+		(r.Method == "" || strings.EqualFold(r.Method, q.Method)) && strings.Contains(q.URL.Path, r.Path)
+}
+
+// Rules are what is in force. The zero value is good and may be used by many
+// goroutines.
+type Rules struct {
+	mu    sync.Mutex
+	last  int
+	rules []*rule
+}
+
+// rule is a Rule and the first pages that it repeats.
+type rule struct {
+	Rule
+	mu    sync.Mutex
+	pages map[string]*answer
+}
+
+// Add puts a rule behind those that are there: of several that match the first
+// counts. It gives the rule as it is in force.
+func (r *Rules) Add(add Rule) (Rule, error) {
+	if err := add.check(); err != nil {
+		return add, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rules) >= mostRules {
+		return add, fmt.Errorf("there are %d rules already: take some away", mostRules)
+	}
+	r.last++
+	add.ID, add.Hits = r.last, 0
+	r.rules = append(r.rules, &rule{Rule: add, pages: map[string]*answer{}})
+	return add, nil
+}
+
+// Remove takes a rule away; false: there is none of that id.
+func (r *Rules) Remove(id int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.rules)
+	r.rules = slices.DeleteFunc(r.rules, func(one *rule) bool { return one.ID == id })
+	return len(r.rules) < n
+}
+
+// Clear takes every rule away and tells how many there were.
+func (r *Rules) Clear() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.rules)
+	r.rules = nil
+	return n
+}
+
+// List gives the rules in force.
+func (r *Rules) List() []Rule {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]Rule, len(r.rules))
+	for i, one := range r.rules {
+		list[i] = one.Rule
+	}
+	return list
+}
+
+// match gives the rule that a request meets, or nil, and counts it.
+func (r *Rules) match(face, site string, q *http.Request) *rule {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, one := range r.rules {
+		if !one.matches(face, site, q) {
+			continue
+		}
+		one.Hits++
+		if one.Times > 0 {
+			if one.Times--; one.Times == 0 {
+				r.rules = slices.Delete(r.rules, i, i+1)
+			}
+		}
+		return one
+	}
+	return nil
+}

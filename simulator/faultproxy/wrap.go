@@ -1,0 +1,187 @@
+package faultproxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Wrap puts the rules before a handler. face and site are what the rules know it
+// by.
+func (r *Rules) Wrap(face, site string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if one := r.match(face, site, q); one != nil {
+			one.serve(w, q, next)
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+}
+
+// Proxy puts the rules before a system at a URL. transport nil is the usual one.
+func (r *Rules) Proxy(face, site string, target *url.URL, transport http.RoundTripper) http.Handler {
+	return r.Wrap(face, site, &httputil.ReverseProxy{
+		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		Transport: transport,
+	})
+}
+
+// maintenance is what a proxy in the way shows.
+const maintenance = "<!DOCTYPE html>\n<html><head><title>503 Service Temporarily Unavailable</title></head>\n" +
+	"<body><center><h1>503 Service Temporarily Unavailable</h1></center><hr><center>nginx</center></body></html>\n"
+
+func (r *rule) serve(w http.ResponseWriter, q *http.Request, next http.Handler) {
+	switch r.Kind {
+	case Status:
+		if r.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int((r.RetryAfter+time.Second-1)/time.Second)))
+		}
+		http.Error(w, http.StatusText(r.Code), r.Code)
+	case Delay:
+		if wait(q, r.For) {
+			next.ServeHTTP(w, q)
+		}
+	case Stall:
+		wait(q, r.For)
+		panic(http.ErrAbortHandler)
+	case Reset:
+		reset(w)
+	case Truncate:
+		record(next, q).truncated(w)
+	case HTML:
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte(maintenance))
+	case Empty:
+		a := record(next, q)
+		a.body = emptied(a.body)
+		a.send(w)
+	case Duplicate:
+		r.page(next, q).send(w)
+	case Skew:
+		w.Header().Set("Date", time.Now().UTC().Add(r.For).Format(http.TimeFormat))
+		next.ServeHTTP(w, q)
+	}
+}
+
+// wait tells whether somebody still waits afterwards.
+func wait(q *http.Request, long time.Duration) bool {
+	t := time.NewTimer(long)
+	defer t.Stop()
+	select {
+	case <-q.Context().Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// reset cuts the connection, with a TCP reset where it can.
+func reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	under := conn
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		under = secure.NetConn()
+	}
+	if tcp, ok := under.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = under.Close()
+}
+
+// page gives the first page that the rule saw of a listing.
+func (r *rule) page(next http.Handler, q *http.Request) *answer {
+	if q.Method != http.MethodGet {
+		return record(next, q)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.pages[q.URL.Path]; a != nil {
+		return a
+	}
+	a := record(next, q)
+	if a.code == http.StatusOK {
+		r.pages[q.URL.Path] = a
+	}
+	return a
+}
+
+// answer is what a handler answered.
+type answer struct {
+	header http.Header
+	code   int
+	body   []byte
+}
+
+func record(next http.Handler, q *http.Request) *answer {
+	a := &answer{header: http.Header{}, code: http.StatusOK}
+	plain := q.Clone(q.Context())
+	plain.Header.Del("Accept-Encoding") // its text is changed
+	next.ServeHTTP((*recorder)(a), plain)
+	return a
+}
+
+type recorder answer
+
+func (a *recorder) Header() http.Header { return a.header }
+func (a *recorder) WriteHeader(c int)   { a.code = c }
+func (a *recorder) Write(p []byte) (int, error) {
+	a.body = append(a.body, p...)
+	return len(p), nil
+}
+
+func (a *answer) head(w http.ResponseWriter) {
+	for name, values := range a.header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
+	w.WriteHeader(a.code)
+}
+
+func (a *answer) send(w http.ResponseWriter) {
+	a.head(w)
+	_, _ = w.Write(a.body)
+}
+
+func (a *answer) truncated(w http.ResponseWriter) {
+	a.head(w)
+	_, _ = w.Write(a.body[:len(a.body)/2])
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// emptied empties the lists of a listing, whichever system's it is: each list at
+// its top, what counts them and what leads to more. Errors stay.
+func emptied(body []byte) []byte {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(body, &top); err != nil {
+		return body
+	}
+	for key, value := range top {
+		switch text := bytes.TrimSpace(value); {
+		case key == "errors" || key == "warnings" || key == "meta":
+		case len(text) > 0 && text[0] == '[':
+			top[key] = json.RawMessage("[]")
+		case key == "count" || key == "Members@odata.count":
+			top[key] = json.RawMessage("0")
+		case key == "next":
+			delete(top, key)
+		}
+	}
+	if _, netbox := top["count"]; netbox {
+		top["next"] = json.RawMessage("null")
+	}
+	changed, err := json.Marshal(top)
+	if err != nil {
+		panic(errors.Join(errors.New("faultproxy: what was decoded does not encode"), err))
+	}
+	return changed
+}
