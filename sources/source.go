@@ -39,6 +39,10 @@ type End struct {
 	Records  int       // distinct records given
 	Dropped  int       // elements without a readable identity: while there are any, nothing is missing
 	Lost     []string  // features the negotiated version does not serve, such as "lessee"
+
+	// Elsewhere counts what the source has of sites that are not ours: it was not
+	// given (netbox).
+	Elsewhere int
 }
 
 // Source is one system of one site, read.

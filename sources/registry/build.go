@@ -8,6 +8,7 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/ironic"
+	"github.com/musterhq/muster/sources/netbox"
 	"github.com/musterhq/muster/sources/recorded"
 	"github.com/musterhq/muster/sources/slurm"
 )
@@ -24,6 +25,8 @@ func (r *Registry) build(spec *fleet.SiteSpec, source string) (sources.Source, e
 		return r.ironic(spec.Sources.Ironic)
 	case source == "slurm" && spec.Sources.Slurm != nil:
 		return r.slurm(spec.Name, spec.Sources.Slurm)
+	case source == "netbox" && spec.Sources.NetBox != nil:
+		return r.netbox(spec)
 	case spec.Has(source):
 		return nil, ErrNoClient
 	}
@@ -64,6 +67,28 @@ func (r *Registry) slurm(site string, s *fleet.SlurmSource) (sources.Source, err
 		config.Meter = r.options.Slurm(site)
 	}
 	client, err := slurm.New(config, r.options.Clock, r.options.Log)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func (r *Registry) netbox(spec *fleet.SiteSpec) (sources.Source, error) {
+	s := spec.Sources.NetBox
+	config := netbox.Config{URL: s.URL, PageSize: s.PageSize, HTTP: r.bounds(&s.Endpoint)}
+	if spec.NetBox != nil {
+		config.Sites = spec.NetBox.Sites
+	}
+	if path, file := secretFile(s.Token); file {
+		config.TokenFile = path // read again by the client itself
+	} else {
+		token, err := Secret(s.Token)
+		if err != nil {
+			return nil, err
+		}
+		config.Token = token
+	}
+	client, err := netbox.New(config, r.options.Clock, r.options.Log)
 	if err != nil {
 		return nil, err
 	}

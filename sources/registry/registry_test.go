@@ -136,9 +136,11 @@ func TestShippedClientsAreBuiltWithoutAskingTheSource(t *testing.T) {
 	s := site(1, "bmc", "file")
 	s.Spec.Sources.Ironic = &fleet.IronicSource{OpenStackSource: fleet.OpenStackSource{Endpoint: down, Auth: "http_basic", Username: "u", Password: "file:" + secret}, PageSize: 100}
 	s.Spec.Sources.Slurm = &fleet.SlurmSource{Endpoint: fleet.Endpoint{URL: "unix:/nowhere.sock"}, User: "root", Token: "file:" + secret}
+	s.Spec.Sources.NetBox = &fleet.NetBoxSource{Endpoint: down, Token: "file:" + secret, PageSize: 500}
+	s.Spec.NetBox = &fleet.NetBoxSites{Instance: "main", Sites: []string{"ams1"}}
 	r := registry.New(registry.Options{Clock: time.Now})
 	t.Cleanup(r.Close)
-	for _, source := range []string{"ironic", "slurm", "bmc", "file"} {
+	for _, source := range []string{"ironic", "slurm", "netbox", "bmc", "file"} {
 		_, release := use(t, r, s, source)
 		release()
 	}
@@ -155,6 +157,9 @@ func TestWhatCannotBeBuiltSaysWhy(t *testing.T) {
 		"no such source":     {"slurm", func(*fleet.SiteSpec) {}, `no source "slurm"`},
 		"no client":          {"bmc", func(s *fleet.SiteSpec) { s.Sources.BMC = &fleet.BMCSource{} }, registry.ErrNoClient.Error()},
 		"no recorded source": {"weather", func(s *fleet.SiteSpec) { s.Sources.Recorded = map[string]string{"weather": "x"} }, `"weather"`},
+		"a netbox without our sites": {"netbox", func(s *fleet.SiteSpec) {
+			s.Sources.NetBox = &fleet.NetBoxSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Token: "file:" + missing}
+		}, "slugs"},
 		"a missing secret file": {"ironic", func(s *fleet.SiteSpec) {
 			s.Sources.Ironic = &fleet.IronicSource{OpenStackSource: fleet.OpenStackSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Auth: "http_basic", Username: "u", Password: "file:" + missing}}
 		}, missing},
