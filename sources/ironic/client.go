@@ -13,12 +13,14 @@ import (
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 // Client is one Ironic. It is safe for concurrent use and connects when it is
 // first used, again whenever the endpoint, the token or the version is lost.
 type Client struct {
 	config Config
+	access keystone.Access
 	cap    int // newest version to speak
 	http   *http.Client
 	clock  sources.Clock
@@ -63,8 +65,12 @@ func New(config Config, clock sources.Clock, log hclog.Logger) (*Client, error) 
 	if err != nil {
 		return nil, fmt.Errorf("configure the ironic source: %w", err)
 	}
+	access := config.access()
+	if err := access.Open(config.HTTP); err != nil {
+		return nil, fmt.Errorf("configure the ironic source: %w", err)
+	}
 	c := &Client{
-		config: config, cap: newest, http: client, clock: clock, log: log.Named("ironic"),
+		config: config, access: access, cap: newest, http: client, clock: clock, log: log.Named("ironic"),
 		gate: make(chan struct{}, 1), unmodelled: map[string]bool{},
 	}
 	if config.Version != "" {
@@ -75,7 +81,10 @@ func New(config Config, clock sources.Clock, log hclog.Logger) (*Client, error) 
 }
 
 // Close releases the connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.access.Close()
+}
 
 // session gives the agreed connection, making it if there is none.
 func (c *Client) session(ctx context.Context) (*session, error) {
@@ -98,6 +107,7 @@ func (c *Client) session(ctx context.Context) (*session, error) {
 	s, err := c.negotiate(ctx, c.service)
 	if err != nil {
 		// The catalog may name another endpoint by now.
+		c.access.Forget(c.service)
 		c.service = nil
 		return nil, err
 	}
@@ -110,6 +120,7 @@ func (c *Client) forget(s *session) {
 	c.gate <- struct{}{}
 	defer func() { <-c.gate }()
 	if c.current == s {
+		c.access.Forget(c.service)
 		c.current, c.service = nil, nil
 	}
 }

@@ -1,24 +1,25 @@
 package ironic
 
 import (
-	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 // Auth is how Ironic knows us.
-type Auth string
+type Auth = keystone.Auth
 
 // The ways that Ironic itself has.
 const (
-	AuthNone      Auth = "none"
-	AuthHTTPBasic Auth = "http_basic"
-	AuthKeystone  Auth = "keystone"
+	AuthNone      = keystone.AuthNone
+	AuthHTTPBasic = keystone.AuthHTTPBasic
+	AuthKeystone  = keystone.AuthKeystone
 )
+
+// Keystone says where the token comes from; user and password are Config's.
+type Keystone = keystone.Config
 
 // Config says which Ironic is read and how.
 type Config struct {
@@ -27,6 +28,7 @@ type Config struct {
 	User     string // of http_basic or Keystone
 	Password string // the secret itself, resolved by the caller
 	Keystone Keystone
+	Login    *keystone.Login // shared with others of the same Keystone and user; nil: one of its own
 
 	Version  string // the newest API version to use, such as "1.65"; default the newest that this package understands
 	PageSize int    // nodes asked for in one page, default 500; the server may give fewer
@@ -35,22 +37,6 @@ type Config struct {
 	Poll       time.Duration // between two looks at a node that is to change, default 500 ms
 
 	HTTP sources.Options // bounds of every call; Clock is replaced by the client's
-}
-
-// Keystone says where the token comes from. With ApplicationCredential (an id)
-// and ApplicationSecret no user, password or project is needed.
-type Keystone struct {
-	URL           string
-	Project       string // name; the scope of the token
-	UserDomain    string // name; "" and "default" are the domain with the id default
-	ProjectDomain string // name; as UserDomain
-	SystemScope   bool   // ask for the scope of the whole system instead of a project
-
-	ApplicationCredential string
-	ApplicationSecret     string
-
-	Region    string // of the catalog's entry; "" takes the first
-	Interface string // public (default), internal or admin
 }
 
 func (c Config) withDefaults() Config {
@@ -66,9 +52,6 @@ func (c Config) withDefaults() Config {
 	if c.Poll <= 0 {
 		c.Poll = 500 * time.Millisecond
 	}
-	if c.Keystone.Interface == "" {
-		c.Keystone.Interface = "public"
-	}
 	plain := c.HTTP.Answered
 	if plain == nil {
 		plain = sources.Options{}.WithDefaults().Answered
@@ -82,22 +65,9 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) check() error {
-	switch {
-	case c.Auth != AuthNone && c.Auth != AuthHTTPBasic && c.Auth != AuthKeystone:
-		return fmt.Errorf("auth is %q: it must be none, http_basic or keystone", c.Auth)
-	case c.Auth != AuthKeystone && c.URL == "":
-		return errors.New("url is empty: give Ironic's endpoint")
-	case c.Auth == AuthHTTPBasic && (c.User == "" || c.Password == ""):
-		return errors.New("http_basic needs a user and a password")
-	case c.Auth == AuthKeystone:
-		if err := c.Keystone.check(c.User, c.Password); err != nil {
-			return err
-		}
-	}
-	if c.URL != "" {
-		if _, err := base(c.URL); err != nil {
-			return err
-		}
+	access := c.access()
+	if err := access.Check(); err != nil {
+		return err
 	}
 	if c.Version != "" {
 		if _, err := minorOf(c.Version); err != nil {
@@ -105,38 +75,4 @@ func (c Config) check() error {
 		}
 	}
 	return nil
-}
-
-func (k Keystone) check(user, password string) error {
-	if _, err := base(k.URL); err != nil {
-		return fmt.Errorf("keystone: %w", err)
-	}
-	switch k.Interface {
-	case "public", "internal", "admin":
-	default:
-		return fmt.Errorf("keystone interface is %q: it must be public, internal or admin", k.Interface)
-	}
-	if k.ApplicationCredential != "" {
-		if k.ApplicationSecret == "" {
-			return errors.New("keystone needs the secret of the application credential")
-		}
-		return nil
-	}
-	if user == "" || password == "" || (k.Project == "" && !k.SystemScope) {
-		return errors.New("keystone needs a user, a password and a project, or an application credential")
-	}
-	return nil
-}
-
-// base gives an endpoint without a version and with a slash at its end.
-func base(endpoint string) (*url.URL, error) {
-	u, err := url.Parse(strings.TrimSpace(endpoint))
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("url %q is no http or https endpoint", endpoint)
-	}
-	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("url of %s must hold no credentials, query or fragment", u.Host)
-	}
-	u.Path = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1"), "/") + "/"
-	return u, nil
 }

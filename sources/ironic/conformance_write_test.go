@@ -234,7 +234,9 @@ func conformToken(t *testing.T, p *peer) {
 }
 
 func conformApplicationCredential(t *testing.T, p *peer) {
-	provider, err := openstack.AuthenticatedClient(t.Context(), p.config.credentials())
+	provider, err := openstack.AuthenticatedClient(t.Context(), gophercloud.AuthOptions{
+		IdentityEndpoint: p.config.Keystone.URL, Username: p.config.User, Password: p.config.Password, DomainID: "default", TenantName: p.config.Keystone.Project,
+	})
 	must(t, err)
 	identity, err := openstack.NewIdentityV3(provider, gophercloud.EndpointOpts{})
 	must(t, err)
@@ -253,6 +255,7 @@ func conformApplicationCredential(t *testing.T, p *peer) {
 		t.Error("the listing lacks the node")
 	}
 	must(t, applicationcredentials.Delete(t.Context(), identity, user.ID, made.ID).ExtractErr())
+	c.access.Forget(c.service)
 	c.service.SetToken("not-a-token")
 	_, err = c.List(t.Context(), func([]sources.Record) error { return nil })
 	wantKind(t, err, sources.KindForbidden)

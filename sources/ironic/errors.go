@@ -12,6 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 // ErrForeign says that what was to be changed was set by somebody else.
@@ -19,34 +20,7 @@ var ErrForeign = errors.New("set by somebody else")
 
 // classify gives an error of a call its meaning.
 func (c *Client) classify(op string, err error) *sources.Error {
-	var failed *gophercloud.ErrUnableToReauthenticate
-	if errors.As(err, &failed) {
-		return c.unauthenticated(op, failed.ErrReauth)
-	}
-	var answer gophercloud.ErrUnexpectedResponseCode
-	if errors.As(err, &answer) {
-		return c.answered(op, answer)
-	}
-	var byType *gophercloud.ErrServiceNotFound
-	var byPlace *gophercloud.ErrEndpointNotFound
-	if errors.As(err, &byType) || errors.As(err, &byPlace) {
-		return &sources.Error{Kind: sources.KindRefused, Op: op, Message: sources.CleanText(err.Error(), 300), Err: err}
-	}
-	return sources.Failure(op, err)
-}
-
-// unauthenticated gives an error of Keystone its meaning. Whatever Keystone
-// does not find, a user, a project or an application credential, it says of
-// our credentials and never of a node.
-func (c *Client) unauthenticated(op string, err error) *sources.Error {
-	classified := c.classify("get a token from Keystone to "+op, err)
-	var answer gophercloud.ErrUnexpectedResponseCode
-	if errors.As(err, &answer) && answer.Actual >= 400 && answer.Actual < 500 && classified.Kind != sources.KindTransient {
-		text, _ := message(answer.Body)
-		classified.Kind = sources.KindForbidden
-		classified.Message = fmt.Sprintf("HTTP %d: %s", answer.Actual, text) + advice(http.StatusUnauthorized, nil)
-	}
-	return classified
+	return keystone.Failure(op, err, func(answer gophercloud.ErrUnexpectedResponseCode) *sources.Error { return c.answered(op, answer) })
 }
 
 func (c *Client) answered(op string, answer gophercloud.ErrUnexpectedResponseCode) *sources.Error {
@@ -54,16 +28,10 @@ func (c *Client) answered(op string, answer gophercloud.ErrUnexpectedResponseCod
 	return &sources.Error{
 		Kind:       meaning(answer.Actual, text, own),
 		Op:         op,
-		Message:    fmt.Sprintf("HTTP %d: %s", answer.Actual, text) + advice(answer.Actual, answer.ResponseHeader),
+		Message:    fmt.Sprintf("HTTP %d: %s", answer.Actual, text) + advice(&answer),
 		RetryAfter: sources.RetryAfter(answer.ResponseHeader, c.clock()),
-		Err:        bare(answer),
+		Err:        keystone.Bare(answer),
 	}
-}
-
-// bare keeps the status and drops the body, which may be large and foreign.
-func bare(answer gophercloud.ErrUnexpectedResponseCode) error {
-	answer.Body = nil
-	return answer
 }
 
 // Ironic gives one status for several meanings: the text tells them apart.
@@ -106,18 +74,11 @@ func meaning(status int, text string, own bool) sources.Kind {
 	return sources.KindRefused
 }
 
-func advice(status int, h http.Header) string {
-	switch {
-	case status == http.StatusUnauthorized:
-		return "; check the credentials of this site's ironic source"
-	case status == http.StatusForbidden:
-		return "; the user needs a role that may read all nodes"
-	case status >= 300 && status < 400:
-		return "; it redirects to " + sources.CleanText(h.Get("Location"), 200) + ": configure the address that answers itself"
-	case status == http.StatusNotFound && h.Get(headerMax) == "":
+func advice(answer *gophercloud.ErrUnexpectedResponseCode) string {
+	if answer.Actual == http.StatusNotFound && answer.ResponseHeader.Get(headerMax) == "" {
 		return "; check the url: no Ironic answers there"
 	}
-	return ""
+	return keystone.Advice(answer, "ironic", "read all nodes")
 }
 
 // message finds the text of an error body. Ironic writes JSON inside a JSON
@@ -134,7 +95,7 @@ func message(body []byte) (text string, own bool) {
 			}
 		}
 	}
-	return excerpt(body), false
+	return keystone.Excerpt("Ironic", body), false
 }
 
 // inner reads one level: a text, a text that is JSON again, or an object.
@@ -165,15 +126,6 @@ func object(raw []byte) string {
 		}
 	}
 	return ""
-}
-
-// excerpt shows the beginning of a body that is not Ironic's.
-func excerpt(body []byte) string {
-	text := strings.Join(strings.Fields(sources.CleanText(string(body), 300)), " ")
-	if text == "" {
-		return "an empty answer"
-	}
-	return "not Ironic's answer: " + text
 }
 
 // foreign is the error of a body with status 200 that is not what was asked for.
