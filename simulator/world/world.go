@@ -15,6 +15,7 @@ type Options struct {
 	Dir   string // where the journal is; "": nothing is kept
 	Shape Shape
 	Clock func() time.Time // default time.Now
+	Lives bool             // things happen by themselves too, see life.go
 }
 
 // State is the world at one instant. It is given to the functions of Read and
@@ -39,9 +40,12 @@ type tables struct {
 	SlurmNodes *Table[SlurmNode] // SITE/NAME
 	SlurmJobs  *Table[SlurmJob]  // SITE/ID
 
+	SlurmClusters *Table[SlurmCluster] // by site
+
 	Objects *Table[Object] // of NetBox, KIND/ID
 
 	clock *Table[clock]
+	lives *Table[life] // by site
 }
 
 // clock is how far the world's time is ahead of the caller's.
@@ -61,10 +65,11 @@ type World struct {
 	mu      sync.RWMutex
 	writing bool
 	timers  timers
-	due     atomic.Int64 // UnixNano of the earliest timer, 0 none
-	changes []change     // of the Do that is under way
-	effects []Effect     // of the Do that is under way
-	kept    []Effect     // everything from outside, in order
+	due     atomic.Int64         // UnixNano of the earliest timer, 0 none
+	changes []change             // of the Do that is under way
+	effects []Effect             // of the Do that is under way
+	kept    []Effect             // everything from outside, in order
+	touched map[string]time.Time // when somebody outside last acted on a machine
 	changed chan struct{}
 }
 
@@ -85,12 +90,13 @@ func Open(o Options) (*World, error) {
 		o.Clock = time.Now
 	}
 	o.Shape = o.Shape.withDefaults()
-	w := &World{options: o, tables: map[string]anyTable{}, changed: make(chan struct{})}
+	w := &World{options: o, tables: map[string]anyTable{}, changed: make(chan struct{}), touched: map[string]time.Time{}}
 	w.state = tables{
 		Sites: newTable(w, "sites", siteKind()), Racks: newTable(w, "racks", rackKind()), Machines: newTable(w, "machines", machineKind()),
 		Nodes: newTable(w, "nodes", nodeKind()), Providers: newTable(w, "providers", providerKind()), Servers: newTable(w, "servers", serverKind()),
 		SlurmNodes: newTable(w, "slurm_nodes", slurmNodeKind()), SlurmJobs: newTable(w, "slurm_jobs", slurmJobKind()),
-		Objects: newTable(w, "objects", objectKind()), clock: newTable(w, "clock", clockKind()),
+		SlurmClusters: newTable(w, "slurm_clusters", slurmClusterKind()),
+		Objects: newTable(w, "objects", objectKind()), clock: newTable(w, "clock", clockKind()), lives: newTable(w, "lives", lifeKind(o.Lives)),
 	}
 	if o.Dir == "" {
 		return w, w.begin(o.Clock())
@@ -109,8 +115,11 @@ func Open(o Options) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the simulator's journal: %w", err)
 	}
-	return w, nil
+	return w, w.wake()
 }
+
+// Shape is what the fleet was made from.
+func (w *World) Shape() Shape { return w.options.Shape }
 
 // begin makes the fleet as it was at its first instant.
 func (w *World) begin(at time.Time) error {
@@ -118,7 +127,9 @@ func (w *World) begin(at time.Time) error {
 	defer w.mu.Unlock()
 	w.writing = true
 	defer func() { w.writing, w.changes, w.effects = false, nil, nil }()
-	seed(&State{Now: at, tables: &w.state, world: w}, w.options.Shape)
+	s := &State{Now: at, tables: &w.state, world: w}
+	seed(s, w.options.Shape)
+	s.seedLives()
 	w.setDue()
 	return nil
 }
@@ -143,6 +154,9 @@ func (w *World) keep(effects []Effect) {
 	for _, e := range effects {
 		if e.External() {
 			w.kept = append(w.kept, e)
+		}
+		if e.External() && e.Face != FaceMachine {
+			w.touched[e.Subject] = e.At
 		}
 	}
 }
