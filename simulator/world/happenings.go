@@ -9,7 +9,9 @@ func happenings() []happening {
 			name: "BMC dies", weight: 2,
 			fits:  func(_ *State, m *Machine) bool { return m.BMC == BMC{Reset: m.BMC.Reset} },
 			begin: func(s *State, m *Machine, _ *rand.Rand) { s.EditMachine(m, func(m *Machine) { m.BMC.Dead = true }) },
-			mend:  func(s *State, m *Machine) { s.EditMachine(m, func(m *Machine) { m.BMC.Dead, m.BMC.Reset = false, s.Now }) },
+			mend: func(s *State, m *Machine) {
+				s.EditMachine(m, func(m *Machine) { m.BMC.Dead, m.BMC.Reset = false, s.Now })
+			},
 		},
 		{
 			name: "GPU degrades", weight: 2,

@@ -113,9 +113,9 @@ func firmwareOf(class string) map[string]string {
 // PowerSupplies is how many supplies a power shelf has.
 const PowerSupplies = 6
 
-// subsystems are the parts of a class that can fail, as the facts of a BMC are
+// Parts are the parts of a class that can fail, as the facts of a BMC are
 // called.
-func subsystems(class string) []string {
+func Parts(class string) []string {
 	switch class {
 	case ClassCompute:
 		return []string{"chassis_health", "processors", "memory", "storage", "network_adapters", "thermal", "gpus", "fpgas"}
@@ -135,7 +135,7 @@ func (s *State) seedHardware(r *rand.Rand, m *Machine) {
 	m.LastReset = s.Now.Add(-time.Duration(1+r.IntN(60*24)) * time.Hour).Truncate(time.Second)
 	m.BMC.Reset = s.Now.Add(-time.Duration(1+r.IntN(90*24)) * time.Hour).Truncate(time.Second)
 	m.AssetTag = fmt.Sprintf("A%06d", r.IntN(1_000_000))
-	parts := subsystems(m.Class)
+	parts := Parts(m.Class)
 	dice := r.IntN(100)
 	if len(parts) == 0 {
 		return

@@ -96,7 +96,7 @@ func Open(o Options) (*World, error) {
 		Nodes: newTable(w, "nodes", nodeKind()), Providers: newTable(w, "providers", providerKind()), Servers: newTable(w, "servers", serverKind()),
 		SlurmNodes: newTable(w, "slurm_nodes", slurmNodeKind()), SlurmJobs: newTable(w, "slurm_jobs", slurmJobKind()),
 		SlurmClusters: newTable(w, "slurm_clusters", slurmClusterKind()),
-		Objects: newTable(w, "objects", objectKind()), clock: newTable(w, "clock", clockKind()), lives: newTable(w, "lives", lifeKind(o.Lives)),
+		Objects:       newTable(w, "objects", objectKind()), clock: newTable(w, "clock", clockKind()), lives: newTable(w, "lives", lifeKind(o.Lives)),
 	}
 	if o.Dir == "" {
 		return w, w.begin(o.Clock())
