@@ -1,0 +1,495 @@
+package redfish
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/musterhq/muster/facts"
+)
+
+// machine is a BMC that serves a tree strictly: what the tree does not name is
+// 404, actions only go to declared targets with declared values, PATCH and
+// actions obey ETags, logins are checked, sessions have few slots.
+type machine struct {
+	mu       sync.Mutex
+	tree     map[string]any
+	over     map[string]map[string]any // answers that differ: status, body, headers, drop, delay
+	log      []string                  // method path
+	bodies   []string                  // of writes
+	auths    map[string]int            // basic, token, none
+	sessions map[string]string         // path → token
+	slots    int
+	noExpand bool
+	password string
+	tasks    map[string][]any // path → answers, the last one stays
+	versions map[string]int   // path → changes, for ETags
+	onReset  func(m *machine, kind string)
+	server   *httptest.Server
+	cut      bool
+	answers  []answerRule
+}
+
+// answerRule is a scripted answer.
+type answerRule struct {
+	method, path string // path is a pattern
+	status       int
+	body         string
+	header       map[string]string
+	delay        time.Duration
+	drop         string // before or after
+	times        int    // 0 always
+	skip         int
+}
+
+func newMachine(t testing.TB, tree map[string]any) *machine {
+	t.Helper()
+	m := &machine{tree: tree, auths: map[string]int{}, sessions: map[string]string{}, slots: 4, password: "secret", tasks: map[string][]any{}, versions: map[string]int{}}
+	m.server = httptest.NewUnstartedServer(m)
+	m.server.Config.ErrorLog = nil
+	m.server.Config.ErrorLog = hclog.NewNullLogger().StandardLogger(nil)
+	m.server.StartTLS()
+	t.Cleanup(m.server.Close)
+	return m
+}
+
+func (m *machine) address() (string, int) {
+	ap := netip.MustParseAddrPort(m.server.Listener.Addr().String())
+	return ap.Addr().String(), int(ap.Port())
+}
+
+func (m *machine) fingerprint() string {
+	sum := sha256.Sum256(m.server.Certificate().Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+func (m *machine) rule(r answerRule) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers = append(m.answers, r)
+}
+
+func (m *machine) requests(pattern string) (found []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, line := range m.log {
+		if regexp.MustCompile(pattern).MatchString(line) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func (m *machine) set(path, field string, value any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.change(path, field, value)
+}
+
+// change makes a copy of the resource: trees are shared between tests.
+func (m *machine) change(path, field string, value any) {
+	changed := maps.Clone(m.tree[path].(map[string]any))
+	if value == nil {
+		delete(changed, field)
+	} else {
+		changed[field] = value
+	}
+	m.tree[path] = changed
+	m.versions[path]++
+}
+
+func (m *machine) etag(path string) string { return fmt.Sprintf(`"v%d"`, m.versions[path]) }
+
+func clean(path string) string {
+	if path = strings.TrimRight(path, "/"); path == "/redfish/v1" {
+		return "/redfish/v1"
+	}
+	return path
+}
+
+func (m *machine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	path := clean(req.URL.Path)
+	m.mu.Lock()
+	line := req.Method + " " + path
+	if req.URL.RawQuery != "" {
+		line += "?" + req.URL.RawQuery
+	}
+	m.log = append(m.log, line)
+	if req.Method != http.MethodGet {
+		m.bodies = append(m.bodies, string(body))
+	}
+	rule := m.find(req.Method, line)
+	m.mu.Unlock()
+	if rule != nil {
+		if rule.delay > 0 {
+			select {
+			case <-time.After(rule.delay):
+			case <-req.Context().Done():
+				return
+			}
+		}
+		if rule.drop == "before" {
+			hangUp(w)
+			return
+		}
+		if rule.drop == "" && rule.status != 0 {
+			for name, value := range rule.header {
+				w.Header().Set(name, value)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(rule.status)
+			_, _ = io.WriteString(w, rule.body)
+			return
+		}
+	}
+	recorder := httptest.NewRecorder()
+	m.mu.Lock()
+	m.serve(recorder, req, path, body)
+	m.mu.Unlock()
+	if rule != nil && rule.drop == "after" {
+		hangUp(w)
+		return
+	}
+	maps.Copy(w.Header(), recorder.Header())
+	w.WriteHeader(recorder.Code)
+	_, _ = w.Write(recorder.Body.Bytes())
+}
+
+func hangUp(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+func (m *machine) find(method, line string) *answerRule {
+	for i := range m.answers {
+		r := &m.answers[i]
+		if r.method != "" && r.method != method || !regexp.MustCompile(r.path).MatchString(line) {
+			continue
+		}
+		if r.skip > 0 {
+			r.skip--
+			continue
+		}
+		if r.times < 0 {
+			continue
+		}
+		if r.times == 1 {
+			r.times = -1
+		} else if r.times > 1 {
+			r.times--
+		}
+		found := *r
+		return &found
+	}
+	return nil
+}
+
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"code": "Base.1.18." + message, "message": message,
+		"@Message.ExtendedInfo": []any{map[string]any{"MessageId": "Base.1.18." + message, "Message": "It is " + message + "."}}}})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func (m *machine) serve(w http.ResponseWriter, req *http.Request, path string, body []byte) {
+	const sessions = "/redfish/v1/SessionService/Sessions"
+	if req.Method == http.MethodPost && path == sessions && m.tree["/redfish/v1"].(map[string]any)["Links"] != nil {
+		m.logIn(w, sessions, body)
+		return
+	}
+	if path != "/redfish/v1" && !m.authorised(req) {
+		refuse(w, 401, "NoValidSession")
+		return
+	}
+	switch req.Method {
+	case http.MethodGet:
+		m.read(w, req, path)
+	case http.MethodDelete:
+		if _, mine := m.sessions[path]; !mine {
+			refuse(w, 404, "ResourceMissingAtURI")
+			return
+		}
+		delete(m.sessions, path)
+		w.WriteHeader(204)
+	case http.MethodPatch:
+		m.patch(w, req, path, body)
+	case http.MethodPost:
+		m.act(w, req, path, body)
+	default:
+		refuse(w, 405, "OperationNotAllowed")
+	}
+}
+
+func (m *machine) authorised(req *http.Request) bool {
+	if token := req.Header.Get("X-Auth-Token"); token != "" {
+		m.auths["token"]++
+		return slices.Contains(slices.Collect(maps.Values(m.sessions)), token)
+	}
+	user, password, ok := req.BasicAuth()
+	if !ok {
+		m.auths["none"]++
+		return false
+	}
+	m.auths["basic"]++
+	return user == "admin" && password == m.password
+}
+
+func (m *machine) logIn(w http.ResponseWriter, sessions string, body []byte) {
+	sent := parse(body)
+	if sent.text("UserName") != "admin" || sent.text("Password") != m.password {
+		refuse(w, 401, "InsufficientPrivilege")
+		return
+	}
+	if len(m.sessions) >= m.slots {
+		refuse(w, 503, "SessionLimitExceeded")
+		return
+	}
+	path := sessions + "/" + strconv.Itoa(len(m.log))
+	m.sessions[path] = "token" + path
+	w.Header().Set("X-Auth-Token", m.sessions[path])
+	w.Header().Set("Location", path)
+	reply(w, 201, map[string]any{"@odata.id": path, "Id": path, "Name": "Session"})
+}
+
+func (m *machine) read(w http.ResponseWriter, req *http.Request, path string) {
+	if answers, task := m.tasks[path]; task && len(answers) > 0 {
+		if len(answers) > 1 {
+			m.tasks[path] = answers[1:]
+		}
+		reply(w, 200, answers[0])
+		return
+	}
+	found, there := m.tree[path]
+	if !there {
+		refuse(w, 404, "ResourceMissingAtURI")
+		return
+	}
+	if expand := req.URL.Query().Get("$expand"); expand != "" {
+		if m.noExpand {
+			refuse(w, 501, "QueryNotSupported")
+			return
+		}
+		found = m.expanded(found)
+	}
+	w.Header().Set("ETag", m.etag(path))
+	reply(w, 200, found)
+}
+
+func (m *machine) expanded(found any) any {
+	body, _ := found.(map[string]any)
+	members, _ := body["Members"].([]any)
+	full := maps.Clone(body)
+	all := make([]any, len(members))
+	for i, one := range members {
+		all[i] = one
+		if link, ok := one.(map[string]any); ok {
+			if target, ok := m.tree[clean(fmt.Sprint(link["@odata.id"]))]; ok {
+				all[i] = target
+			}
+		}
+	}
+	full["Members"] = all
+	return full
+}
+
+func (m *machine) patch(w http.ResponseWriter, req *http.Request, path string, body []byte) {
+	now, there := m.tree[path].(map[string]any)
+	if !there {
+		refuse(w, 404, "ResourceMissingAtURI")
+		return
+	}
+	switch match := req.Header.Get("If-Match"); {
+	case match == "":
+		refuse(w, 428, "PreconditionRequired")
+		return
+	case match != m.etag(path):
+		refuse(w, 412, "PreconditionFailed")
+		return
+	}
+	var sent map[string]any
+	if json.Unmarshal(body, &sent) != nil {
+		refuse(w, 400, "MalformedJSON")
+		return
+	}
+	for field, value := range sent {
+		object, _ := now[field].(map[string]any)
+		change, ok := value.(map[string]any)
+		if object == nil || !ok {
+			refuse(w, 400, "PropertyUnknown")
+			return
+		}
+		merged := maps.Clone(object)
+		for name, v := range change {
+			if _, known := object[name]; !known || v == nil {
+				refuse(w, 400, "PropertyUnknown")
+				return
+			}
+			merged[name] = v
+		}
+		m.change(path, field, merged)
+	}
+	w.WriteHeader(204)
+}
+
+func (m *machine) act(w http.ResponseWriter, req *http.Request, path string, body []byte) {
+	for owner, resource := range m.tree {
+		object, _ := resource.(map[string]any)
+		if push, _ := object["MultipartHttpPushUri"].(string); push == path {
+			w.Header().Set("Location", "/redfish/v1/TaskService/TaskMonitors/7")
+			w.WriteHeader(202)
+			return
+		}
+		actions, _ := object["Actions"].(map[string]any)
+		for name, value := range actions {
+			action, _ := value.(map[string]any)
+			if action["target"] != path {
+				continue
+			}
+			sent := parse(body)
+			kind := sent.text("ResetType")
+			if name == "#UpdateService.SimpleUpdate" {
+				w.Header().Set("Location", "/redfish/v1/TaskService/TaskMonitors/7")
+				reply(w, 202, map[string]any{"@odata.id": "/redfish/v1/TaskService/Tasks/7", "Id": "7", "TaskState": "Running"})
+				return
+			}
+			if !slices.Contains(m.allowed(action), kind) {
+				refuse(w, 400, "ActionParameterNotSupported")
+				return
+			}
+			m.reset(owner, kind)
+			w.WriteHeader(204)
+			return
+		}
+	}
+	refuse(w, 404, "ResourceMissingAtURI")
+}
+
+func (m *machine) allowed(action map[string]any) (found []string) {
+	values, _ := action["ResetType@Redfish.AllowableValues"].([]any)
+	if info, _ := action["@Redfish.ActionInfo"].(string); info != "" {
+		body, _ := m.tree[info].(map[string]any)
+		parameters, _ := body["Parameters"].([]any)
+		for _, p := range parameters {
+			more, _ := p.(map[string]any)["AllowableValues"].([]any)
+			values = append(values, more...)
+		}
+	}
+	for _, v := range values {
+		found = append(found, fmt.Sprint(v))
+	}
+	return found
+}
+
+func (m *machine) reset(owner, kind string) {
+	if m.onReset != nil {
+		m.onReset(m, kind)
+		return
+	}
+	switch kind {
+	case "On", "ForceOn":
+		m.change(owner, "PowerState", "On")
+	case "ForceOff", "GracefulShutdown":
+		m.change(owner, "PowerState", "Off")
+	default:
+		m.change(owner, "LastResetTime", "2026-11-30T12:00:0"+strconv.Itoa(len(m.log)%10)+"Z")
+	}
+}
+
+// client gives a client of one machine.
+func (m *machine) client(t testing.TB, class facts.DeviceClass, adjust ...func(*Config)) (*Client, Target) {
+	t.Helper()
+	host, port := m.address()
+	target := Target{Address: host, Name: "c01", Class: class}
+	config := Config{
+		Targets:     fixed(target),
+		Secret:      func(string) (string, error) { return "admin:secret", nil },
+		Credentials: []Credential{{Match: "*", Ref: "env:X"}},
+		Port:        port, Networks: []string{"127.0.0.0/8"},
+		TLS:     TLS{Fingerprints: []string{m.fingerprint()}},
+		Timeout: 10 * time.Second, ConnectTimeout: 2 * time.Second, RequestTimeout: 5 * time.Second,
+	}
+	for _, a := range adjust {
+		a(&config)
+	}
+	c, err := New(config, time.Now, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, target
+}
+
+// object reads a tree written as JSON.
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var tree map[string]any
+	if err := json.Unmarshal([]byte(text), &tree); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return tree
+}
+
+// captured reads the captured trees of real machines; nil where there are none.
+func captured(t testing.TB) map[string]map[string]any {
+	dir := os.Getenv("MUSTER_PEER_REDFISH_TREES")
+	if dir == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json.gz"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("MUSTER_PEER_REDFISH_TREES names %s, which holds no *.json.gz (%v)", dir, err)
+	}
+	trees := map[string]map[string]any{}
+	for _, file := range files {
+		trees[strings.TrimSuffix(filepath.Base(file), ".json.gz")] = readTree(t, file)
+	}
+	return trees
+}
+
+func readTree(t testing.TB, file string) map[string]any {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := map[string]any{}
+	if err := json.NewDecoder(z).Decode(&raw); err != nil {
+		t.Fatal(err)
+	}
+	tree := make(map[string]any, len(raw))
+	for path, body := range raw {
+		tree[clean(path)] = body
+	}
+	return tree
+}
