@@ -88,7 +88,7 @@ func (s *State) seedMachine(r *rand.Rand, site *Site, m *Machine) {
 	use := s.seedUse(r, site, m)
 	s.seedNode(r, site, m, use)
 	s.seedSlurm(r, site, m, use)
-	s.seedNetBox(r, site, m, use)
+	s.seedDevice(r, site, m, use)
 	s.Machines.Put(m.Key(), m)
 }
 
@@ -128,10 +128,6 @@ func (s *State) seedUse(r *rand.Rand, site *Site, m *Machine) Use {
 }
 
 func (s *State) seedNode(*rand.Rand, *Site, *Machine, Use) {}
-
-func (s *State) seedSlurm(*rand.Rand, *Site, *Machine, Use) {}
-
-func (s *State) seedNetBox(*rand.Rand, *Site, *Machine, Use) {}
 
 func newUUID(r *rand.Rand) string {
 	a, b := r.Uint64(), r.Uint64()
