@@ -67,6 +67,11 @@ func (s *Service) applyEach(ctx context.Context, b fleet.Batch) (Applied, error)
 		all.Ignored += applied.Ignored
 		all.Born = append(all.Born, applied.Born...)
 		all.Swapped = append(all.Swapped, applied.Swapped...)
+		all.Moved = append(all.Moved, applied.Moved...)
+		for _, held := range applied.Held {
+			held.Index = i
+			all.Held = append(all.Held, held)
+		}
 		all.Rows.add(applied.Rows)
 	}
 	return all, nil
@@ -76,7 +81,7 @@ func (s *Service) applyOnce(ctx context.Context, b fleet.Batch) (applied Applied
 	cause := fleet.Cause{Type: "snapshot", Source: b.Source}
 	var events map[string]int
 	err = s.judging(ctx, b.SiteID, cause, func(tx pgx.Tx, r *round) error {
-		a := &application{round: r, batch: &b}
+		a := &application{round: r, batch: &b, locks: s.locks, moves: map[int]bool{}}
 		if err := a.run(ctx, tx); err != nil {
 			return err
 		}
@@ -97,6 +102,9 @@ type application struct {
 	touched []int // readings to merge, by index
 	device  map[int]int64
 	births  []int
+	moves   map[int]bool // readings that may bring a device from another site
+	others  neighbours
+	locks   Locks
 	hashes  [][16]byte // of the readings that have facts, by index
 }
 
@@ -175,6 +183,7 @@ func (a *application) sift(ctx context.Context, tx pgx.Tx) error {
 			a.births = append(a.births, i)
 		case rd.Device != 0:
 			a.touch(i, rd.Device)
+			a.moves[i] = rd.Move
 		case !isKnown:
 			a.applied.Unknown = append(a.applied.Unknown, i)
 		case rd.At.Before(k.SeenAt):
@@ -239,8 +248,14 @@ func (a *application) claim(ctx context.Context, tx pgx.Tx) error {
 	if len(refs) == 0 {
 		return nil
 	}
+	if err := a.lockInstance(ctx, tx); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", int64(store.JoinLock)+a.site.ID); err != nil {
 		return fmt.Errorf("lock the births of a site: %w", err)
+	}
+	if err := a.claimAcross(ctx, tx, refs); err != nil {
+		return err
 	}
 	held, err := store.KnownRefs(ctx, tx, a.site.ID, a.batch.Source, a.isInventory(), refs)
 	if err != nil {
@@ -289,7 +304,7 @@ func (a *application) whyNoBirth(rd *fleet.Reading, held map[string]store.Known,
 		return fmt.Sprintf("only the inventory of the site (%s) gives birth", a.site.Spec.InventorySource())
 	case taken && !h.RefGone:
 		return "another device has the ref " + rd.Ref
-	case names[name]:
+	case names[name], names[store.TenantName{Name: name.Name, Tenant: store.AnyTenant}]:
 		return "another device of the site has the name " + nameOf(rd)
 	case serial != "" && serials[serial]:
 		return "another device of the site has the serial " + rd.Serial
@@ -301,7 +316,7 @@ func (a *application) whyNoBirth(rd *fleet.Reading, held map[string]store.Known,
 // says tells a reading that brings facts, or why they cannot be read, from one
 // that speaks of a device itself.
 func says(rd *fleet.Reading) bool {
-	return !rd.Gone && !rd.Missing && !rd.Doubtful && !rd.Reclassify
+	return !rd.Gone && !rd.Missing && !rd.Doubtful && !rd.Moving && !rd.Reclassify
 }
 
 func (a *application) refuse(i int, why string) {
@@ -327,9 +342,16 @@ func (a *application) gather(ctx context.Context, tx pgx.Tx) (*subjects, error) 
 	}
 	for _, i := range a.touched {
 		s := all.byID[a.device[i]]
-		if s == nil || s.device.SiteID != a.site.ID {
+		if s == nil || s.device.SiteID != a.site.ID && !a.moves[i] {
 			a.applied.Unknown = append(a.applied.Unknown, i)
 			continue
+		}
+		if s.device.SiteID != a.site.ID {
+			if here, err := a.move(ctx, tx, i, s); err != nil {
+				return nil, err
+			} else if !here {
+				continue
+			}
 		}
 		if err := a.count(i, s); err != nil {
 			return nil, err

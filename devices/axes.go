@@ -19,6 +19,7 @@ const (
 	ReasonMissing        = "MissingUnconfirmed"
 	ReasonAmbiguous      = "JoinAmbiguous"
 	ReasonNoLonger       = "NoLongerObserved"
+	ReasonSiteMove       = "SiteMovePending" // its record is of another of our sites, and work here holds it
 
 	// A new class that would take the device out of a scope waits until the end
 	// of the sweep that brought it, and for a person where that sweep would take

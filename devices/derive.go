@@ -153,8 +153,12 @@ func (r *round) note(s *subject, c *conclusion) {
 	if s.born {
 		cause = fleet.Cause{Type: "birth", Source: r.cause.Source, Actor: r.cause.Actor}
 	}
+	if s.movedFrom != "" {
+		cause = fleet.Cause{Type: "move", Source: r.cause.Source, Note: "from site " + s.movedFrom + " to " + r.site.Spec.Name}
+	}
 	add := func(kind fleet.Kind, value, before, rung string, judged *fleet.Judged) {
-		if value == before && !s.born {
+		tellsMove := s.movedFrom != "" && kind == fleet.KindInventory
+		if value == before && !s.born && !tellsMove {
 			return
 		}
 		if s.born {

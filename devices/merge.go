@@ -40,6 +40,8 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, hash [16]by
 		return r.mergeGone(s, b, rd)
 	case rd.Missing:
 		return s.trouble(source, ReasonMissing, rd.At), nil
+	case rd.Moving:
+		return s.trouble(source, ReasonSiteMove, rd.At), nil
 	case rd.Doubtful:
 		return s.trouble(source, ReasonAmbiguous, rd.At), nil
 	case rd.Undecodable != "":
@@ -125,6 +127,8 @@ func (s *subject) trouble(source, reason string, at time.Time) merged {
 	case stored == nil && reason == ReasonAmbiguous:
 		stored = &fleet.Stored{DeviceID: s.device.ID, SiteID: s.device.SiteID, Source: source, RefGone: true, Hash: nothingSaid, Body: []byte("{}"), SeenAt: micros(at)}
 	case stored == nil, stored.Trouble.Reason == reason, stored.RefGone && reason != ReasonAmbiguous:
+		return mergedNothing
+	case stored.Trouble.Reason == ReasonSiteMove && reason == ReasonMissing: // and it is known where it is
 		return mergedNothing
 	}
 	troubled := *stored

@@ -26,6 +26,8 @@ type Applied struct {
 	Ignored   int              // older than what is stored
 	Born      []int64          // devices
 	Swapped   []int64          // devices whose serial changed under the same ref; their proof is cleared
+	Moved     []int64          // devices that another site had
+	Held      []HeldMove       // devices that would move and somebody's work holds
 	Rows      Rows
 }
 
@@ -34,6 +36,14 @@ type RefusedReading struct {
 	Index  int
 	Code   Code
 	Reason string
+}
+
+// HeldMove is a device that a reading would bring here from another site.
+type HeldMove struct {
+	Index  int // of the reading
+	Device int64
+	SiteID int64 // where it stays
+	Site   string
 }
 
 // Finish ends a complete sweep.

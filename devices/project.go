@@ -151,6 +151,7 @@ func (r *round) repair(ctx context.Context, tx pgx.Tx, ids []int64, p *Projected
 	if err != nil {
 		return err
 	}
+	all.list = slices.DeleteFunc(all.list, func(s *subject) bool { return s.device.SiteID != r.site.ID }) // it moved meanwhile
 	if p.Rows, err = r.settle(ctx, tx, all); err != nil {
 		return err
 	}

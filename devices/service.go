@@ -32,12 +32,13 @@ type Service struct {
 	clock    func() time.Time // the database's
 	log      hclog.Logger
 	metrics  *metrics
+	locks    Locks
 	model    atomic.Pointer[model] // of the bundle used last
 }
 
 // New makes a Service. clock gives the database's present instant.
 func New(db *store.DB, policies Policies, clock func() time.Time, log hclog.Logger) *Service {
-	return &Service{db: db, policies: policies, clock: clock, log: log, metrics: newMetrics()}
+	return &Service{db: db, policies: policies, clock: clock, log: log, metrics: newMetrics(), locks: noLocks{}}
 }
 
 // policyAttempts bounds how often a judgement starts over because another

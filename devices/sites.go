@@ -32,7 +32,9 @@ type SiteOptions struct {
 // ApplySite stores a checked site. Its sources are swept and its devices are
 // derived again at once. What a site is by birth (inventory_only) never
 // changes, and a source is not taken away by leaving it out: SiteOptions must
-// say so, since every value that it gave would go stale for good.
+// say so, since every value that it gave would go stale for good. With another
+// NetBox its ids mean other machines: what the old one said is forgotten, and
+// every device counts as listed before by the new one.
 func ApplySite(ctx context.Context, db *store.DB, spec fleet.SiteSpec, o SiteOptions) (SiteChange, error) {
 	change := SiteChange{}
 	err := db.Tx(ctx, func(tx pgx.Tx) error {
@@ -44,12 +46,20 @@ func ApplySite(ctx context.Context, db *store.DB, spec fleet.SiteSpec, o SiteOpt
 		if err := allowed(change, old.Spec, spec, o); err != nil {
 			return err
 		}
+		if err := claimNetBox(ctx, tx, &old, &spec); err != nil {
+			return err
+		}
 		if err := tx.QueryRow(ctx, "select count(*) from devices where site_id = $1 and retired_at is null", old.ID).Scan(&change.Devices); err != nil {
 			return fmt.Errorf("count the devices of site %s: %w", spec.Name, err)
 		}
 		change.Site.Spec, change.Site.AppliedBy = spec, o.Actor
 		if o.DryRun {
 			return nil
+		}
+		if old.Spec.NetBox != nil && (spec.NetBox == nil || spec.NetBox.Instance != old.Spec.NetBox.Instance) {
+			if err := store.ForgetRefs(ctx, tx, old.ID, "netbox"); err != nil {
+				return err
+			}
 		}
 		if change.Site, err = store.PutSite(ctx, tx, change.Site); err != nil {
 			return err
@@ -58,6 +68,30 @@ func ApplySite(ctx context.Context, db *store.DB, spec fleet.SiteSpec, o SiteOpt
 			Detail: map[string]any{"revision": change.Site.Revision, "added": change.Added, "removed": change.Removed}})
 	})
 	return change, err
+}
+
+// claimNetBox refuses a site of a NetBox that another of our sites is already:
+// its devices would be born twice.
+func claimNetBox(ctx context.Context, tx pgx.Tx, old *fleet.Site, spec *fleet.SiteSpec) error {
+	if spec.NetBox == nil || spec.InventorySource() != "netbox" {
+		return nil
+	}
+	if err := store.LockInstanceSites(ctx, tx, spec.NetBox.Instance); err != nil {
+		return err
+	}
+	sites, err := store.InstanceSites(ctx, tx, spec.NetBox.Instance)
+	if err != nil {
+		return err
+	}
+	for i := range sites {
+		other := &sites[i]
+		for _, slug := range spec.NetBox.Sites {
+			if other.ID != old.ID && slices.Contains(other.Spec.NetBox.Sites, slug) {
+				return fmt.Errorf("site %s: the site %s of NetBox %s is site %s already: take it out of one of them first", spec.Name, slug, spec.NetBox.Instance, other.Spec.Name)
+			}
+		}
+	}
+	return nil
 }
 
 func allowed(change SiteChange, old, spec fleet.SiteSpec, o SiteOptions) error {

@@ -20,6 +20,8 @@ type subject struct {
 	born    bool
 	swapped bool
 
+	movedFrom string // the site that had it until now; "" for this one
+
 	confirmedGone bool // a person says that the inventory's record is gone
 	reclassify    bool // a class that was held back may be taken
 
@@ -195,7 +197,11 @@ func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, erro
 	var born, changed []*fleet.Device
 	var first, later rows
 	var events []fleet.Event
+	var moved []int64
 	for _, s := range all.list {
+		if s.movedFrom != "" {
+			moved = append(moved, s.device.ID)
+		}
 		into := &later
 		switch {
 		case s.born:
@@ -215,6 +221,7 @@ func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, erro
 		func() error { return store.CopyConditions(ctx, tx, first.conditions) },
 		func() error { return store.CopyWriters(ctx, tx, first.writers) },
 		func() error { return store.UpdateDevices(ctx, tx, changed) },
+		func() error { return store.MoveDevices(ctx, tx, moved, r.site.ID) },
 		func() error { return store.PutConditions(ctx, tx, later.conditions) },
 		func() error { return store.PutWriters(ctx, tx, later.writers) },
 		func() error { return store.AppendEvents(ctx, tx, events) },
@@ -232,7 +239,7 @@ func (r *round) write(ctx context.Context, tx pgx.Tx, all *subjects) (Rows, erro
 
 // same compares what a judgement may write.
 func same(a, b *fleet.Device) bool {
-	return a.RackID == b.RackID && a.Position == b.Position && a.Name == b.Name && a.Serial == b.Serial && a.BMCAddress == b.BMCAddress &&
+	return a.SiteID == b.SiteID && a.RackID == b.RackID && a.Position == b.Position && a.Name == b.Name && a.Serial == b.Serial && a.BMCAddress == b.BMCAddress &&
 		a.Class == b.Class && a.ResourceClass == b.ResourceClass && a.Inventory == b.Inventory && a.Operational == b.Operational &&
 		a.Health == b.Health && a.CustomerReady == b.CustomerReady && a.InfrastructureRef == b.InfrastructureRef &&
 		a.Proof.ValidatedRef == b.Proof.ValidatedRef && a.Proof.Source == b.Proof.Source && a.Proof.ValidatedAt.Equal(b.Proof.ValidatedAt) &&

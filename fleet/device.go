@@ -189,7 +189,7 @@ type Event struct {
 
 // Cause says what made a change.
 type Cause struct {
-	Type   string `json:"type"` // birth, snapshot, condition, projection, policy, site, operator, custody, impairment, job
+	Type   string `json:"type"` // birth, move, snapshot, condition, projection, policy, site, operator, custody, impairment, job
 	Writer string `json:"writer,omitempty"`
 	Source string `json:"source,omitempty"`
 	Actor  string `json:"actor,omitempty"`

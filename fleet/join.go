@@ -326,15 +326,16 @@ func (j *joiner) byName(r *Listed) ([]int, grade) {
 	return j.sameTenant(r, j.shorts[name]), gradeShort
 }
 
-// sameTenant keeps, for the inventory, the devices of the record's tenant:
-// names are unique within site and tenant only.
+// sameTenant keeps, for the inventory, the devices of the record's tenant, and
+// those of which it has said nothing yet: names are unique within site and
+// tenant only.
 func (j *joiner) sameTenant(r *Listed, devices []int) []int {
 	if !j.in.Inventory {
 		return devices
 	}
 	var kept []int
 	for _, d := range devices {
-		if j.in.Devices[d].Tenant == r.Tenant {
+		if device := &j.in.Devices[d]; device.Ref == "" || device.Tenant == r.Tenant {
 			kept = append(kept, d)
 		}
 	}

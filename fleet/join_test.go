@@ -115,8 +115,14 @@ func TestJoin(t *testing.T) {
 		}, map[string]string{"a": "SeveralRecords", "b": "SeveralRecords"}, ""},
 		{"names are unique within a tenant only", JoinInput{
 			Inventory: true, Records: []Listed{{Ref: "a", Name: "n", Tenant: "t1"}, {Ref: "b", Name: "n", Tenant: "t2"}},
-			Devices: []Joinable{{Device: 1, Name: "n", Tenant: "t2"}},
+			Devices: []Joinable{{Device: 1, Name: "n", Tenant: "t2", Ref: "old", RefGone: true}},
 		}, map[string]string{"a": "birth", "b": "device 1"}, ""},
+		{"whose tenant is not known yet may be anybody's", JoinInput{
+			Inventory: true, Records: []Listed{{Ref: "a", Name: "n", Tenant: "t1"}}, Devices: []Joinable{{Device: 1, Name: "n"}},
+		}, map[string]string{"a": "device 1"}, ""},
+		{"of two tenants' records neither is the device of an unknown tenant", JoinInput{
+			Inventory: true, Records: []Listed{{Ref: "a", Name: "n", Tenant: "t1"}, {Ref: "b", Name: "n", Tenant: "t2"}}, Devices: []Joinable{{Device: 1, Name: "n"}},
+		}, map[string]string{"a": "SeveralRecords 1", "b": "SeveralRecords 1"}, ""},
 		{"only the inventory gives birth", JoinInput{
 			Records: []Listed{{Ref: "a", Name: "n"}},
 		}, map[string]string{"a": "NoMatch"}, ""},

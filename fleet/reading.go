@@ -8,8 +8,8 @@ import (
 
 // Reading is what one source said of one thing at one instant, and what the
 // listing's end made of it. Exactly one of these holds: the ref is known and
-// nothing more is said; Device names the device that it joins; Birth; Gone;
-// Missing; Doubtful; Reclassify.
+// nothing more is said; Device names the device that it joins, or with Move
+// brings; Birth; Gone; Missing; Moving; Doubtful; Reclassify.
 type Reading struct {
 	Ref    string
 	Name   string
@@ -31,6 +31,8 @@ type Reading struct {
 	Gone       bool  // concluded from a complete listing: the source has it no more
 	Confirmed  bool  // with Gone: a person says so; a device of the site's inventory is retired at once
 	Missing    bool  // not listed and not confirmed: its types are unread, nothing else changes
+	Move       bool  // with Device: another site that the same inventory feeds has it, and the record is of this one
+	Moving     bool  // its record is of another of our sites, where it cannot go yet: its types are unread, nothing else changes
 	Doubtful   bool  // a record that nobody can join may be it: its types are unread, nothing else changes
 	Reclassify bool  // the class that was held back may be taken: see devices.ReasonClassUnconfirmed
 }

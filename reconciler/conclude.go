@@ -20,6 +20,7 @@ const (
 var kindsOfEnd = []string{
 	fleet.FindingMissing, fleet.FindingUnjoined, fleet.FindingAmbiguous, fleet.FindingUndecodable,
 	fleet.FindingDropped, fleet.FindingLost, fleet.FindingFailure, fleet.FindingClass,
+	fleet.FindingMoving, fleet.FindingUnmappedSite,
 }
 
 // conclude draws what only the whole listing can tell, in this order: absence,
@@ -28,6 +29,9 @@ var kindsOfEnd = []string{
 // that has exactly what was known before, most of it need not be asked.
 func (l *listing) conclude(ctx context.Context, end sources.End) error {
 	l.tellEnd(end)
+	if err := l.tellStrangers(ctx, end); err != nil {
+		return err
+	}
 	if l.quiet(end) {
 		alert, err := l.applyClasses(ctx, l.known.Unretired(), end)
 		if err != nil {
@@ -59,11 +63,18 @@ func (l *listing) concludeAll(ctx context.Context, end sources.End) error {
 	if err != nil {
 		return err
 	}
+	moves, err := l.arrivals(ctx)
+	if err != nil {
+		return err
+	}
 	in := l.joinInput(known)
 	absence := l.absence(in, fleet.Join(in), end, confirmed)
 	withhold, alert := absence.Conclusion == fleet.Withhold, absence.Alert
 	if !withhold {
 		if in.Gone, err = l.concludeAbsence(ctx, &absence, end); err != nil {
+			return err
+		}
+		if err := l.apply(ctx, moves, nil); err != nil {
 			return err
 		}
 		joins := fleet.Join(in)
@@ -159,8 +170,12 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 			rd.Missing, rd.Gone, rd.Confirmed = false, true, true
 		case a.Reason == fleet.DecodeFailed:
 			rd.Missing, rd.Undecodable = false, a.Reason
+		case l.borders.stands(d.Ref, nil) != "":
+			if rd, err = l.left(ctx, &d, l.borders.stands(d.Ref, nil), end); err != nil {
+				return nil, err
+			}
 		case a.Conclusion == fleet.AskEach && d.Ref != "" && failures < failuresInRow:
-			if rd, err = l.settle(ctx, d, end.At); err != nil {
+			if rd, err = l.settle(ctx, d, end); err != nil {
 				return nil, err
 			}
 			failures++
@@ -169,7 +184,7 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 			}
 		}
 		readings = append(readings, rd)
-		if rd.Missing || a.Reason == fleet.DecodeFailed {
+		if rd.Missing || rd.Moving || a.Reason == fleet.DecodeFailed {
 			left = append(left, d)
 		}
 		if rd.Gone {
@@ -185,8 +200,11 @@ func (l *listing) concludeAbsence(ctx context.Context, a *fleet.Absence, end sou
 // settle asks for one missing thing by its own identity. Only where the source
 // itself says that it has no such thing it is gone; absence takes the listing's
 // instant, so that another record of the listing may join the device.
-func (l *listing) settle(ctx context.Context, d fleet.Joinable, at time.Time) (fleet.Reading, error) {
+func (l *listing) settle(ctx context.Context, d fleet.Joinable, end sources.End) (fleet.Reading, error) {
 	record, err := l.ask(ctx, d.Ref)
+	if err == nil && l.borders.beyond(record) || err != nil && ctx.Err() == nil && l.borders.stands(d.Ref, err) != "" {
+		return l.left(ctx, &d, l.borders.stands(d.Ref, err), end)
+	}
 	switch {
 	case err == nil:
 		l.listed[d.Ref] = true
@@ -194,10 +212,10 @@ func (l *listing) settle(ctx context.Context, d fleet.Joinable, at time.Time) (f
 	case ctx.Err() != nil:
 		return fleet.Reading{}, context.Cause(ctx)
 	case errors.Is(err, sources.ErrGone):
-		return fleet.Reading{Ref: d.Ref, Device: d.Device, At: at, Gone: true}, nil
+		return fleet.Reading{Ref: d.Ref, Device: d.Device, At: end.At, Gone: true}, nil
 	}
 	l.Log.Debug("missing and not confirmed", "site", l.name(), "source", l.lease.Source, "ref", d.Ref, "error", err)
-	return fleet.Reading{Ref: d.Ref, Device: d.Device, At: at, Missing: true}, nil
+	return fleet.Reading{Ref: d.Ref, Device: d.Device, At: end.At, Missing: true}, nil
 }
 
 // applyJoins applies the records that were found to be a device's, then those

@@ -294,3 +294,21 @@ func TestANewInventoryMustKnowEveryDevice(t *testing.T) {
 	}
 	w.wantCount(20, "select count(*) from devices where absent_since is null")
 }
+
+// Of a device that another inventory gave birth to, the new one has not said yet
+// whose it is: its name is taken whatever the tenant.
+func TestANewInventoryWithTenantsBearsNobodyTwice(t *testing.T) {
+	w := newWorld(t)
+	w.ironic().says(nodes(3)...)
+	w.sweep("ironic")
+	_, err := w.db.Exec(t.Context(), `update sites set revision = revision + 1,
+		spec = jsonb_set(jsonb_set(spec, '{inventory}', '"file"'), '{sources,recorded,file}', '"x"')`)
+	must(t, err)
+	_, err = w.db.Exec(t.Context(), "insert into sweeps (site_id, source) values ($1, 'file')", w.site.ID)
+	must(t, err)
+	w.source("file").says(machine("1", "n000", tenant("east")), machine("2", "N001", tenant("west")), machine("3", "n002"))
+	w.sweep("file")
+	w.wantFindings("file")
+	w.wantCount(3, "select count(*) from devices")
+	w.wantCount(3, "select count(*) from facts where source = 'file' and not ref_gone")
+}

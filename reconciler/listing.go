@@ -24,13 +24,17 @@ type listing struct {
 	listed   map[string]bool
 	unknown  []sources.Record
 	findings []fleet.Finding
-	born     int
+	borders  *borders
+	fresh    int // devices that were born here or moved here
 }
 
 // newListing looks at what is stored before the source is asked.
 func newListing(ctx context.Context, s *sweep) (*listing, error) {
 	l := &listing{sweep: s, listed: map[string]bool{}}
 	var err error
+	if l.borders, err = s.bordersOf(ctx); err != nil {
+		return nil, err
+	}
 	l.known, err = s.Devices.Look(ctx, s.site.ID, s.lease.Source, l.typesOf(s.lease.Source))
 	return l, err
 }
@@ -92,6 +96,9 @@ func (l *listing) page(ctx context.Context, page []sources.Record) error {
 		if record.Ref == "" || l.listed[record.Ref] {
 			continue // a listing that shifts under its pages repeats records
 		}
+		if l.borders.beyond(record) {
+			continue
+		}
 		l.listed[record.Ref] = true
 		if record.Undecodable != "" {
 			l.metrics.undecodable.WithLabelValues(l.lease.Source).Inc()
@@ -145,7 +152,7 @@ func (l *listing) apply(ctx context.Context, readings []fleet.Reading, unknown f
 		if err != nil {
 			return err
 		}
-		l.born += len(applied.Born)
+		l.fresh += len(applied.Born)
 		for _, i := range applied.Unknown {
 			if unknown != nil {
 				unknown(first + i)
@@ -167,6 +174,9 @@ func (l *listing) note(ctx context.Context, batch []fleet.Reading, applied *devi
 			kind = fleet.FindingAmbiguous
 		}
 		l.find(kind, rd.Ref, rd.Device, map[string]any{"name": rd.Name, "why": string(refused.Code), "error": sources.CleanText(refused.Reason, 512)})
+	}
+	if err := l.noteMoves(ctx, batch, applied); err != nil {
+		return err
 	}
 	return l.noteSwaps(ctx, applied.Swapped)
 }

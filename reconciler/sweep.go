@@ -180,7 +180,7 @@ func (s *sweep) run(ctx context.Context) error {
 	if err := l.conclude(ctx, end); err != nil {
 		return err
 	}
-	if l.born > 0 {
+	if l.fresh > 0 {
 		if err := store.RequestOtherSweeps(ctx, s.DB, s.site.ID, s.lease.Source); err != nil {
 			return err
 		}

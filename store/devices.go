@@ -194,13 +194,17 @@ func InsertDevices(ctx context.Context, tx pgx.Tx, siteID int64, devices []*flee
 // TenantName is a normalised name within a tenant; "" for none.
 type TenantName struct{ Name, Tenant string }
 
+// AnyTenant is the tenant of a device of which the inventory has said nothing
+// yet: nobody knows it.
+const AnyTenant = "*"
+
 // Taken lists what unretired devices of the site have already, of the names
 // and serials given. Tenants are those of the inventory, where it has them.
 // Retirement is asked last: before the first statistics the planner would take
 // the index of all unretired devices of the site for each key.
 func Taken(ctx context.Context, tx pgx.Tx, siteID int64, inventory string, nameKeys, serialKeys []string) (names map[TenantName]bool, serials map[string]bool, err error) {
 	rows, err := tx.Query(ctx, `
-		select d.name_key, d.serial_key, coalesce((select f.body ->> 'tenant' from facts f where f.device_id = d.id and f.source = $4), '') from (
+		select d.name_key, d.serial_key, coalesce((select case when f.ref = '' then '*' else coalesce(f.body ->> 'tenant', '') end from facts f where f.device_id = d.id and f.source = $4), '*') from (
 			select d.* from unnest($2::text[]) u(key) cross join lateral (
 				select id, name_key, '' as serial_key, retired_at from devices where site_id = $1 and name_key = u.key offset 0) d
 			union all
