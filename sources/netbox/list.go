@@ -196,7 +196,7 @@ func (c *Client) Read(ctx context.Context, id string) (*Device, error) {
 		return nil, &sources.Error{Kind: sources.KindTransient, Op: op, Message: fmt.Sprintf("NetBox answers with another device, %q", d.id)}
 	}
 	if d.site != "" && !c.sites[d.site] {
-		return nil, &sources.Error{Kind: sources.KindMissing, Op: op, Message: fmt.Sprintf("the device stands in NetBox's site %q, which is not ours", d.site), Err: sources.ErrGone}
+		return nil, &sources.Error{Kind: sources.KindMissing, Op: op, Message: fmt.Sprintf("the device stands in NetBox's site %q, which is not ours", d.site), Err: &sources.ElsewhereError{Site: d.site}}
 	}
 	return &Device{Record: c.record(d, a.at), Version: Version{etag: a.header.Get("ETag"), updated: d.updated}}, nil
 }
