@@ -16,7 +16,11 @@ import (
 // ErrNoClient says that this build cannot read a source that the site names.
 var ErrNoClient = errors.New("this version of muster has no client for it: record it (sources.recorded) or take it out of the site")
 
-func (r *Registry) build(spec *fleet.SiteSpec, source string) (sources.Source, error) {
+func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error) {
+	if r.options.Build != nil {
+		return r.options.Build(&site.Spec, source)
+	}
+	spec := &site.Spec
 	if path, ok := spec.Sources.Recorded[source]; ok {
 		return recorded.New(path, source, r.options.Clock)
 	}

@@ -70,11 +70,7 @@ func (r *Registry) Use(site *fleet.Site, source string) (_ sources.Source, relea
 	k := key{site.ID, source}
 	c := r.clients[k]
 	if c == nil || c.revision < site.Revision {
-		build := r.options.Build
-		if build == nil {
-			build = r.build
-		}
-		built, err := build(&site.Spec, source)
+		built, err := r.build(site, source)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the source %s of site %s: %w", source, site.Spec.Name, err)
 		}
