@@ -127,8 +127,6 @@ func (s *State) seedUse(r *rand.Rand, site *Site, m *Machine) Use {
 	return UseNew
 }
 
-func (s *State) seedNode(*rand.Rand, *Site, *Machine, Use) {}
-
 func newUUID(r *rand.Rand) string {
 	a, b := r.Uint64(), r.Uint64()
 	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, 0x8000|b>>48&0x3fff, b&0xffffffffffff)

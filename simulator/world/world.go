@@ -34,8 +34,12 @@ type tables struct {
 	Machines *Table[Machine] // SITE/NAME
 
 	Nodes     *Table[Node]     // of Ironic, SITE/UUID
+	Ports     *Table[Port]     // of Ironic, SITE/UUID
+	Customs   *Table[Custom]   // of Placement, SITE/KIND/NAME
 	Providers *Table[Provider] // of Placement, SITE/UUID
 	Servers   *Table[Server]   // of Nova, SITE/UUID
+
+	Credentials *Table[AppCredential] // of Keystone, by id
 
 	SlurmNodes *Table[SlurmNode] // SITE/NAME
 	SlurmJobs  *Table[SlurmJob]  // SITE/ID
@@ -93,6 +97,7 @@ func Open(o Options) (*World, error) {
 	w := &World{options: o, tables: map[string]anyTable{}, changed: make(chan struct{}), touched: map[string]time.Time{}}
 	w.state = tables{
 		Sites: newTable(w, "sites", siteKind()), Racks: newTable(w, "racks", rackKind()), Machines: newTable(w, "machines", machineKind()),
+		Ports: newTable(w, "ports", portKind()), Customs: newTable(w, "customs", customKind()), Credentials: newTable(w, "credentials", credentialKind()),
 		Nodes: newTable(w, "nodes", nodeKind()), Providers: newTable(w, "providers", providerKind()), Servers: newTable(w, "servers", serverKind()),
 		SlurmNodes: newTable(w, "slurm_nodes", slurmNodeKind()), SlurmJobs: newTable(w, "slurm_jobs", slurmJobKind()),
 		SlurmClusters: newTable(w, "slurm_clusters", slurmClusterKind()),

@@ -24,9 +24,9 @@ func open(t *testing.T, dir string, h *hand) *World {
 
 func tray(t *testing.T, w *World) (m *Machine) {
 	t.Helper()
-	w.Read(func(s *State) { m = s.Machines.Get("sim1/sim1-r01-c01") })
+	w.Read(func(s *State) { m = s.Machines.Get("sim1/sim1-r01-n01") })
 	if m == nil {
-		t.Fatal("the first tray is not there")
+		t.Fatal("the first NVLink switch is not there")
 	}
 	return m
 }
