@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/slurm"
 )
 
@@ -17,6 +18,11 @@ type SourceMeter struct {
 	breaker    *prometheus.GaugeVec     // endpoint
 	unmodelled *prometheus.CounterVec   // site, token
 	decode     *prometheus.CounterVec   // site, fact
+
+	bmcUnmodelled *prometheus.CounterVec // site, fact
+	bmcDecode     *prometheus.CounterVec // site, fact
+	bmcTries      *prometheus.CounterVec // site, result
+	bmcRound      *prometheus.GaugeVec   // site
 }
 
 // NewSourceMeter registers the counters.
@@ -28,8 +34,15 @@ func NewSourceMeter(reg prometheus.Registerer) (*SourceMeter, error) {
 		breaker:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_source_breaker_open", Help: "1 while calls to the endpoint are refused by our own breaker."}, []string{"endpoint"}),
 		unmodelled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_slurm_unmodelled_total", Help: "State tokens of SLURM that muster does not know."}, []string{"site", "token"}),
 		decode:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_slurm_decode_failed_total", Help: "Single fields of SLURM nodes that could not be read."}, []string{"site", "fact"}),
+
+		bmcUnmodelled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_bmc_unmodelled_total", Help: "Values of BMCs that muster does not know."}, []string{"site", "fact"}),
+		bmcDecode:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_bmc_decode_failed_total", Help: "Single facts of BMCs that could not be read."}, []string{"site", "fact"}),
+		bmcTries:      prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_bmc_tries_total", Help: "BMCs that were asked in rounds: answered (refusals included), refused, silent."}, []string{"site", "result"}),
+		bmcRound:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_bmc_round_seconds", Help: "Time of the newest round over a site's BMCs."}, []string{"site"}),
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.retries, m.breaker, m.unmodelled, m.decode} {
+	for _, c := range []prometheus.Collector{
+		m.calls, m.retries, m.breaker, m.unmodelled, m.decode, m.bmcUnmodelled, m.bmcDecode, m.bmcTries, m.bmcRound,
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of sources: %w", err)
 		}
@@ -67,3 +80,25 @@ func (m slurmMeter) Unmodelled(_, token string) { m.unmodelled.WithLabelValues(m
 
 // DecodeFailed counts a field.
 func (m slurmMeter) DecodeFailed(fact string) { m.decode.WithLabelValues(m.site, fact).Inc() }
+
+// Redfish gives the meter of one site's BMCs.
+func (m *SourceMeter) Redfish(site string) redfish.Meter { return redfishMeter{m, site} }
+
+type redfishMeter struct {
+	*SourceMeter
+	site string
+}
+
+// Unmodelled counts a value; which it was is in the log alone.
+func (m redfishMeter) Unmodelled(fact, _ string) { m.bmcUnmodelled.WithLabelValues(m.site, fact).Inc() }
+
+// DecodeFailed counts a fact.
+func (m redfishMeter) DecodeFailed(fact string) { m.bmcDecode.WithLabelValues(m.site, fact).Inc() }
+
+// Round counts who was asked.
+func (m redfishMeter) Round(answered, silent, refused int, took time.Duration) {
+	for result, n := range map[string]int{"answered": answered, "silent": silent, "refused": refused} {
+		m.bmcTries.WithLabelValues(m.site, result).Add(float64(n))
+	}
+	m.bmcRound.WithLabelValues(m.site).Set(took.Seconds())
+}

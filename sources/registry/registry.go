@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/slurm"
 )
 
@@ -19,6 +21,11 @@ type Options struct {
 	Rand  func() float64 // in [0,1), for the jitter of retries; default none
 	Meter sources.Meter  // default none
 	Slurm func(site string) slurm.Meter
+
+	// BMCs lists the BMCs of a site that are to be asked; required where a site
+	// has them.
+	BMCs    func(ctx context.Context, site int64) ([]redfish.Target, error)
+	Redfish func(site string) redfish.Meter
 
 	// Build replaces the shipped clients, in tests; default nil.
 	Build func(spec *fleet.SiteSpec, source string) (sources.Source, error)

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/reconciler"
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
 	"github.com/musterhq/muster/store"
 )
@@ -86,13 +87,27 @@ func (s *Server) reconcile(service *devices.Service, metrics *prometheus.Registr
 	}
 	o := &s.options
 	s.clients = registry.New(registry.Options{
-		Clock: o.DB.Now, Log: o.Log.Named("sources"), Rand: mathrand.Float64, Meter: meter, Slurm: meter.Slurm,
+		Clock: o.DB.Now, Log: o.Log.Named("sources"), Rand: mathrand.Float64, Meter: meter, Slurm: meter.Slurm, Redfish: meter.Redfish,
+		BMCs: func(ctx context.Context, site int64) ([]redfish.Target, error) { return targets(ctx, service, site) },
 	})
 	s.reconciler, err = reconciler.New(reconciler.Options{
 		DB: o.DB, Devices: service, Policies: o.Policies, Clients: s.clients, Owner: owner(), Rand: mathrand.Float64,
 		Log: o.Log, Metrics: metrics, Sweeps: o.Sweeps, Lease: o.Lease,
 	})
 	return err
+}
+
+// targets lists the BMCs that the inventory says a site's devices have.
+func targets(ctx context.Context, service *devices.Service, site int64) ([]redfish.Target, error) {
+	bmcs, err := service.BMCs(ctx, site)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]redfish.Target, len(bmcs))
+	for i, b := range bmcs {
+		targets[i] = redfish.Target{Address: b.Address, Name: b.Name, Class: b.Class}
+	}
+	return targets, nil
 }
 
 // owner names this replica: no two that run at a time have the same name.
