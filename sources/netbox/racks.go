@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/musterhq/muster/sources"
 )
@@ -104,7 +105,7 @@ func qualify(racks []rack) map[int64]string {
 		}
 		forms := []func(rack) string{
 			func(r rack) string { return r.location },
-			func(r rack) string { return r.site + " " + r.location },
+			func(r rack) string { return strings.TrimSpace(r.site + " " + r.location) },
 			func(r rack) string { return "id " + strconv.FormatInt(r.id, 10) },
 		}
 		form := forms[slices.IndexFunc(forms, func(form func(rack) string) bool { return distinct(same, form) })]
