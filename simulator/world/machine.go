@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -105,7 +106,7 @@ func settleMachine(s *State, key string, row *Machine) {
 	m := cloneMachine(row)
 	if len(m.Moves) > 0 && !m.Moves[0].At.After(s.Now) {
 		was := m.On
-		m.On, m.Moves = m.Moves[0].On, m.Moves[1:]
+		m.On, m.Moves = m.Moves[0].On && s.Fed(m), m.Moves[1:]
 		if m.On && !was {
 			m.booted(s.Now)
 		}
@@ -144,8 +145,48 @@ func (s *State) Switch(m *Machine, op string, moves ...bool) {
 	s.Note(Effect{Face: FaceMachine, Site: c.Site, Op: op, Subject: c.Name})
 }
 
+// Fed tells whether a machine has power to be switched on with: a rack has it
+// while one of its shelves is on. A shelf has its own.
+func (s *State) Fed(m *Machine) bool {
+	if m.Class == ClassPowerShelf {
+		return true
+	}
+	for n := 1; n <= powerShelves; n++ {
+		if shelf := s.Machines.Get(shelfKey(m, n)); shelf == nil || shelf.On {
+			return true
+		}
+	}
+	return false
+}
+
+// shelfKey is the key of the nth power shelf of a machine's rack.
+func shelfKey(m *Machine, n int) string { return Key(m.Site, fmt.Sprintf("%s-p%02d", m.Rack, n)) }
+
+// cutPower takes the power from all that stands in a shelf's rack, if it was the
+// last shelf that was on. With the power coming back nothing comes on by itself.
+func (s *State) cutPower(shelf *Machine) {
+	if shelf.On {
+		return
+	}
+	var cut []string
+	for key, m := range s.Machines.Of(shelf.Site) {
+		if m.Rack == shelf.Rack && m.Class != ClassPowerShelf && (m.On || len(m.Moves) > 0) && !s.Fed(m) {
+			cut = append(cut, key)
+		}
+	}
+	for _, key := range cut {
+		m := s.Machines.Edit(key)
+		m.On, m.Moves = false, nil
+		s.Machines.Put(key, m)
+		s.powerChanged(m)
+	}
+}
+
 // powerChanged tells what hangs on a machine's power that it has changed.
 func (s *State) powerChanged(m *Machine) {
+	if m.Class == ClassPowerShelf {
+		s.cutPower(m)
+	}
 	if m.Node != "" {
 		s.nodePowerChanged(m)
 	}
