@@ -23,6 +23,7 @@ const (
 	maxMessage     = 1024 // runes
 	reasonNotRead  = "NotRead"
 	messageMissing = "the device is not known: look it up again"
+	messageRetired = "the device was retired: its inventory does not list it any more"
 )
 
 var camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
@@ -187,7 +188,7 @@ func (r *round) open(all *subjects, id int64, t *engine.ConditionType) (*subject
 	case d == nil || d.device.SiteID != r.site.ID:
 		return nil, &RefusedError{CodeDeviceNotFound, messageMissing}
 	case !d.device.RetiredAt.IsZero():
-		return nil, &RefusedError{CodeDeviceRetired, "the device was retired: its inventory does not list it any more"}
+		return nil, &RefusedError{CodeDeviceRetired, messageRetired}
 	case !t.Durable && d.device.InventoryOnly:
 		return nil, &RefusedError{CodeOutOfScope, "the device is inventory-only: nobody observes it"}
 	}

@@ -25,6 +25,8 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 		return map[string]any{"devices": []any{map[string]any{"device_id": device, "conditions": []any{map[string]any{"type": "CustodyIntent", "status": "True", "reason": "HandedOver"}}}}}
 	case "/api/v1/sites/{site}/sources/{source}/confirm/":
 		return map[string]any{"hash": "x"}
+	case "/api/v1/devices/{id}/promote/":
+		return map[string]any{"reason": "it is ours now"}
 	case "/api/v1/policies/evaluate/":
 		return map[string]any{"site": w.lab.Spec.Name}
 	}

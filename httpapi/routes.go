@@ -43,6 +43,7 @@ func (s *Server) table() []route {
 		get("/devices/{id}/", DeviceRead, s.showDevice),
 		get("/devices/{id}/lifecycle-events/", DeviceRead, s.listEvents),
 		get("/devices/{id}/explain/", DeviceRead, s.explainDevice),
+		post("/devices/{id}/promote/", DeviceWrite, s.promoteDevice),
 		get("/device-conditions/", ConditionRead, s.listConditions),
 		post("/device-conditions/", ConditionWrite, s.postCondition),
 		post("/device-conditions/apply/", ConditionWrite, s.postSnapshot),

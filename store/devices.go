@@ -191,6 +191,14 @@ func InsertDevices(ctx context.Context, tx pgx.Tx, siteID int64, devices []*flee
 	return nil
 }
 
+// PromoteDevice ends that a locked device is inventory-only.
+func PromoteDevice(ctx context.Context, tx pgx.Tx, id int64) error {
+	if _, err := tx.Exec(ctx, "update devices set inventory_only = false where id = $1", id); err != nil {
+		return fmt.Errorf("promote a device: %w", err)
+	}
+	return nil
+}
+
 // TenantName is a normalised name within a tenant; "" for none.
 type TenantName struct{ Name, Tenant string }
 

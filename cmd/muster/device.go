@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) deviceCommand() *cobra.Command {
-	return parent("device", "Look at devices", a.deviceListCommand(), a.deviceShowCommand())
+	return parent("device", "Look at devices", a.deviceListCommand(), a.deviceShowCommand(), a.devicePromoteCommand())
 }
 
 // deviceItem is what the tables show of a device.
@@ -45,6 +45,7 @@ func (a *app) deviceListCommand() *cobra.Command {
 	var limit int
 	filters := map[string]*[]string{}
 	var ready, triage bool
+	var retired string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List devices",
@@ -62,6 +63,7 @@ func (a *app) deviceListCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&ready, "customer-ready", false, "only those that are ready for customers; =false: the others")
 	c.Flags().BoolVar(&triage, "in-triage", false, "only those in triage; =false: the others")
+	c.Flags().StringVar(&retired, "retired", "", "retired devices: true (only these), false (default), any")
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many (default all)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		query := url.Values{}
@@ -72,6 +74,9 @@ func (a *app) deviceListCommand() *cobra.Command {
 			if c.Flags().Changed(flag) {
 				query.Set(parameter, c.Flags().Lookup(flag).Value.String())
 			}
+		}
+		if retired != "" {
+			query.Set("retired", retired)
 		}
 		server, err := a.connect(conn)
 		if err != nil {
@@ -170,6 +175,37 @@ func (a *app) deviceShowCommand() *cobra.Command {
 			return err
 		}
 		return a.printDevice(&d)
+	}
+	return c
+}
+
+func (a *app) devicePromoteCommand() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "promote NAME|ID",
+		Short: "Make an inventory-only device one that is observed and derived, for good",
+		Args:  cobra.ExactArgs(1),
+	}
+	conn := a.connectFlags(c)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the history and the audit log (required)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if strings.TrimSpace(reason) == "" {
+			return usage("say why with --reason: a promotion is for good, and audited")
+		}
+		server, err := a.connect(conn)
+		if err != nil {
+			return err
+		}
+		id, err := device(c.Context(), server, args[0])
+		if err != nil {
+			return err
+		}
+		var d deviceItem
+		if err := server.Post(c.Context(), fmt.Sprintf("/devices/%d/promote/", id), map[string]string{"reason": reason}, &d); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "%s of site %s is derived from now on: %s\n", d.Name, d.Site, d.OperationalStatus)
+		return nil
 	}
 	return c
 }
