@@ -29,20 +29,21 @@ type Machine struct {
 	MAC      string `json:"mac"`     // of the BMC
 	Address  string `json:"address"` // of the BMC, "" where it has none
 
-	On        bool              `json:"on"`
-	Moves     []PowerMove       `json:"moves,omitempty"` // that are under way, in their order
-	LastReset time.Time         `json:"last_reset,omitzero"`
-	Resets    int               `json:"resets"`
-	Boot      string            `json:"boot,omitempty"`       // the override for the next boot, "" none
-	BootStays bool              `json:"boot_stays,omitempty"` // for every boot
-	AssetTag  string            `json:"asset_tag,omitempty"`
-	LED       string            `json:"led,omitempty"` // IndicatorLED, "" Off
-	Deployed  bool              `json:"deployed"`      // an operating system is on its disk
-	Health    map[string]string `json:"health"`        // subsystem (as the facts of a BMC are called) → OK, Warning, Critical
-	Firmware  map[string]string `json:"firmware"`      // component → version
-	Update    *Update           `json:"update,omitempty"`
-	Tasks     []Task            `json:"tasks,omitempty"` // of the BMC, the newest last, see tasksKept
-	BMC       BMC               `json:"bmc"`
+	On         bool              `json:"on"`
+	Moves      []PowerMove       `json:"moves,omitempty"` // that are under way, in their order
+	LastReset  time.Time         `json:"last_reset,omitzero"`
+	Resets     int               `json:"resets"`
+	Boot       string            `json:"boot,omitempty"`       // the override for the next boot, "" none
+	BootStays  bool              `json:"boot_stays,omitempty"` // for every boot
+	AssetTag   string            `json:"asset_tag,omitempty"`
+	LED        string            `json:"led,omitempty"`         // IndicatorLED, "" Off
+	Deployed   bool              `json:"deployed"`              // an operating system is on its disk
+	SlurmdDown bool              `json:"slurmd_down,omitempty"` // its slurmd has ended, whatever else runs
+	Health     map[string]string `json:"health"`                // subsystem (as the facts of a BMC are called) → OK, Warning, Critical
+	Firmware   map[string]string `json:"firmware"`              // component → version
+	Update     *Update           `json:"update,omitempty"`
+	Tasks      []Task            `json:"tasks,omitempty"` // of the BMC, the newest last, see tasksKept
+	BMC        BMC               `json:"bmc"`
 
 	// What the systems around it call it; "" where they do not know it.
 	Node   string `json:"node,omitempty"`   // uuid in Ironic
@@ -97,6 +98,33 @@ func cloneMachine(m *Machine) *Machine {
 		c.Update = &u
 	}
 	return &c
+}
+
+// slurmd tells whether the machine's slurmd runs.
+func (m *Machine) slurmd() bool { return m.On && m.Deployed && !m.SlurmdDown }
+
+// EditMachine changes a machine as it is now. It may be called inside Do only.
+func (s *State) EditMachine(m *Machine, change func(m *Machine)) {
+	if c := s.Machines.Edit(m.Key()); c != nil {
+		change(c)
+		s.Machines.Put(c.Key(), c)
+	}
+}
+
+// EditBMC changes how a machine's BMC behaves, and tells who depends on it.
+func (s *State) EditBMC(m *Machine, change func(b *BMC)) {
+	s.EditMachine(m, func(m *Machine) { change(&m.BMC) })
+	if m.Node != "" {
+		s.BMCChanged(s.Machines.Get(m.Key()))
+	}
+}
+
+// SetSlurmd ends a machine's slurmd, or starts it where the machine lets it.
+func (s *State) SetSlurmd(m *Machine, up bool) {
+	s.EditMachine(m, func(m *Machine) { m.SlurmdDown = !up })
+	if m.Slurm != "" {
+		s.slurmdChanged(s.Machines.Get(m.Key()))
+	}
 }
 
 // Key is the machine's key in Machines.

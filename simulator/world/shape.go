@@ -37,7 +37,9 @@ func (s Shape) withDefaults() Shape {
 	return s
 }
 
-func (s Shape) check() error {
+// Check says whether there can be a fleet of the shape; what is 0 is not said.
+func (s Shape) Check() error {
+	s = s.withDefaults()
 	if s.Sites < 1 || s.Sites > maxSites || s.Racks < 1 || s.Racks > maxRacks {
 		return fmt.Errorf("a fleet of %d sites with %d racks: there may be 1 to %d sites and 1 to %d racks a site", s.Sites, s.Racks, maxSites, maxRacks)
 	}
@@ -94,7 +96,7 @@ func readClaim(dir string) (c claim, err error) {
 // claimShape writes down what the directory holds, or checks it. It gives the
 // instant of the fleet's beginning.
 func claimShape(dir string, shape Shape, now time.Time) (time.Time, error) {
-	if err := shape.check(); err != nil {
+	if err := shape.Check(); err != nil {
 		return time.Time{}, err
 	}
 	c, err := readClaim(dir)

@@ -136,7 +136,7 @@ func (s *State) slurmdChanged(m *Machine) {
 	if n == nil {
 		return
 	}
-	up := m.On && m.Deployed
+	up := m.slurmd()
 	switch {
 	case up && n.Silent.IsZero():
 		return
@@ -315,7 +315,7 @@ func (s *State) CreateSlurmNode(n *SlurmNode) bool {
 	if m := s.Machines.Edit(Key(n.Site, n.Name)); m != nil {
 		n.Machine, m.Slurm = m.Name, n.Name
 		s.Machines.Put(m.Key(), m)
-		if m.On && m.Deployed {
+		if m.slurmd() {
 			n.Up, n.Silent = s.Now.Add(time.Second), s.Now
 		}
 	}

@@ -255,7 +255,8 @@ func (w *World) store() error {
 		return nil
 	}
 	e := entry{Effects: w.effects}
-	external := slices.ContainsFunc(w.effects, func(e Effect) bool { return e.External() })
+	// What happens by itself happens again after a start that knows nothing of it.
+	external := slices.ContainsFunc(w.effects, func(e Effect) bool { return e.External() && e.Face != FaceMachine })
 	seen := map[string]bool{}
 	for _, c := range w.changes {
 		id := c.table.label() + " " + c.key
