@@ -154,13 +154,21 @@ func (v *view) do(op string, change func(s *world.State, m *world.Machine) error
 		if m == nil {
 			return errUnchanged
 		}
+		if !v.holds(m, s.Now) {
+			return &refusal{refuse("PreconditionFailed")}
+		}
 		return change(s, m)
 	})
-	if m, _, now := v.f.look(v.m.Key()); m != nil {
-		v.m, v.now = m, now
-	}
+	v.refresh()
 	if errors.Is(err, errUnchanged) {
 		return nil
 	}
 	return err
+}
+
+// refresh looks at the machine as it is now.
+func (v *view) refresh() {
+	if m, _, now := v.f.look(v.m.Key()); m != nil {
+		v.m, v.now = m, now
+	}
 }

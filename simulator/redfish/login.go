@@ -14,6 +14,7 @@ import (
 // memory is what a BMC keeps while the simulator runs: sessions, and accounts
 // that somebody made. The fleet's account is the world's.
 type memory struct {
+	writing  sync.Mutex // held while a resource is changed
 	mu       sync.Mutex
 	sessions []session
 	accounts map[string]account // by user name

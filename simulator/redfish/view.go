@@ -21,6 +21,8 @@ type view struct {
 	bmc     *memory
 	r       *http.Request
 	account account // who asks, where the request needs somebody
+
+	guard, guarded string // the ETag that a change needs, of which resource
 }
 
 // resource is something at a path.
@@ -133,14 +135,13 @@ func (v *view) method(path string, res *resource, body object) *answer {
 		if !v.account.configures() && !v.ownPassword(path) {
 			return refuse("InsufficientPrivilege")
 		}
-		if refused := v.precondition(path, body, true); refused != nil {
-			return refused
-		}
 		sent, refused := v.sent()
 		if refused != nil {
 			return refused
 		}
-		return res.change(v, sent)
+		v.bmc.writing.Lock() // of two with the same ETag one comes too late
+		defer v.bmc.writing.Unlock()
+		return v.patch(path, sent)
 	case http.MethodPost:
 		if res.add == nil {
 			return refuse("OperationNotAllowed")
@@ -163,6 +164,19 @@ func (v *view) method(path string, res *resource, body object) *answer {
 		return res.remove(v)
 	}
 	return refuse("OperationNotAllowed")
+}
+
+// patch changes a resource as it is now.
+func (v *view) patch(path string, sent object) *answer {
+	v.refresh()
+	res := v.find(path)
+	if res == nil {
+		return refuse("ResourceMissingAtURI", path)
+	}
+	if refused := v.precondition(path, res.render(v), true); refused != nil {
+		return refused
+	}
+	return res.change(v, sent)
 }
 
 // read answers a GET, with the query parameters that are known.
@@ -201,7 +215,22 @@ func (v *view) precondition(path string, body object, required bool) *answer {
 	case want != "" && want != "*" && want != etagOf(path, body):
 		return refuse("PreconditionFailed")
 	}
+	if want != "*" {
+		v.guard, v.guarded = want, path
+	}
 	return nil
+}
+
+// holds checks the precondition again, on the machine that is about to be
+// changed.
+func (v *view) holds(m *world.Machine, now time.Time) bool {
+	if v.guard == "" {
+		return true
+	}
+	at := *v
+	at.m, at.now = m, now
+	res := at.find(v.guarded)
+	return res != nil && etagOf(v.guarded, res.render(&at)) == v.guard
 }
 
 // sent gives the JSON object of the request.
