@@ -176,7 +176,7 @@ func (c *Client) observe(ctx context.Context, ref string) (*observation, error) 
 	at := c.clock()
 	body, _, err := c.read(ctx, s, s.sc.ServiceURL("nodes", url.PathEscape(ref))+"?fields="+s.fields, op)
 	if err != nil {
-		return nil, gone(err)
+		return nil, keystone.Gone(err)
 	}
 	raw, ok := decodeNode(body)
 	if !ok {

@@ -137,17 +137,6 @@ func foreign(op string, body []byte) *sources.Error {
 	return &sources.Error{Kind: sources.KindTransient, Op: op, Message: text}
 }
 
-// gone turns Ironic's own "no such node" into ErrGone.
-func gone(err error) error {
-	var classified *sources.Error
-	if errors.As(err, &classified) && classified.Kind == sources.KindMissing {
-		gone := *classified
-		gone.Err = errors.Join(sources.ErrGone, classified.Err)
-		return &gone
-	}
-	return err
-}
-
 // lostSession says that the next call must connect anew: no answer came, or
 // the version was not accepted.
 func lostSession(err error) bool {

@@ -3,14 +3,10 @@ package placement
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/keystone"
 )
@@ -37,17 +33,11 @@ type Config struct {
 	HTTP sources.Options // bounds of every call, InFlight default 8; Clock is replaced by the client's
 }
 
-// Client is one Placement. It is safe for concurrent use and connects when it is
-// first used, again whenever the endpoint is lost.
+// Client is one Placement. It is safe for concurrent use.
 type Client struct {
 	config Config
-	access keystone.Access
-	http   *http.Client
+	api    *keystone.Service
 	clock  sources.Clock
-	log    hclog.Logger
-
-	gate    chan struct{} // held while connecting and while service is touched
-	service *gophercloud.ServiceClient
 
 	mu   sync.Mutex
 	idle map[string]idle // providers that held nothing
@@ -56,7 +46,7 @@ type Client struct {
 var _ sources.Source = (*Client)(nil)
 
 // New checks the configuration; it calls nobody.
-func New(config Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
+func New(config Config, clock sources.Clock) (*Client, error) {
 	if config.HTTP.InFlight <= 0 {
 		config.HTTP.InFlight = 8
 	}
@@ -67,80 +57,21 @@ func New(config Config, clock sources.Clock, log hclog.Logger) (*Client, error) 
 	config.HTTP = config.HTTP.WithDefaults()
 	k := config.Keystone
 	k.User, k.Password = config.User, config.Password
-	access := keystone.Access{
+	c := &Client{config: config, clock: clock, idle: map[string]idle{}}
+	var err error
+	c.api, err = keystone.NewService(keystone.Access{
 		Service: "placement", Name: "Placement", URL: config.URL, Auth: config.Auth, User: config.User, Password: config.Password,
 		Keystone: k, Token: noKeystone, Login: config.Login,
-	}
-	client, err := sources.NewClient(config.HTTP)
-	if err == nil {
-		err = access.Open(config.HTTP)
-	}
+	}, config.HTTP, func(sc *gophercloud.ServiceClient) { sc.Microversion = version }, c.answered)
 	if err != nil {
 		return nil, fmt.Errorf("configure the placement source: %w", err)
 	}
-	return &Client{
-		config: config, access: access, http: client, clock: clock, log: log.Named("placement"),
-		gate: make(chan struct{}, 1), idle: map[string]idle{},
-	}, nil
+	return c, nil
 }
 
 // Close releases the connections.
-func (c *Client) Close() {
-	c.http.CloseIdleConnections()
-	c.access.Close()
-}
+func (c *Client) Close() { c.api.Close() }
 
-// connected gives the client of the API, connecting if there is none.
-func (c *Client) connected(ctx context.Context) (*gophercloud.ServiceClient, error) {
-	select {
-	case c.gate <- struct{}{}:
-		defer func() { <-c.gate }()
-	case <-ctx.Done():
-		return nil, sources.Failure("connect to Placement", ctx.Err())
-	}
-	if c.service != nil {
-		return c.service, nil
-	}
-	sc, err := c.access.Connect(ctx, c.http)
-	if err != nil {
-		return nil, err
-	}
-	sc.Microversion = version
-	c.service = sc
-	return sc, nil
-}
-
-// forget drops a client whose endpoint gave no answer: the catalog may name
-// another one by now.
-func (c *Client) forget(sc *gophercloud.ServiceClient) {
-	c.gate <- struct{}{}
-	defer func() { <-c.gate }()
-	if c.service == sc {
-		c.access.Forget(sc)
-		c.service = nil
-	}
-}
-
-// call makes one request below the endpoint and reads its answer to its end.
 func (c *Client) call(ctx context.Context, method, op string, path ...string) ([]byte, error) {
-	sc, err := c.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := sc.Request(ctx, method, sc.ServiceURL(path...), &gophercloud.RequestOpts{
-		KeepResponseBody: true, OkCodes: []int{http.StatusOK, http.StatusNoContent},
-	})
-	if err != nil {
-		classified := keystone.Failure(op, err, func(answer gophercloud.ErrUnexpectedResponseCode) *sources.Error { return c.answered(op, answer) })
-		if noAnswer(err, classified) {
-			c.forget(sc)
-		}
-		return nil, classified
-	}
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		return nil, sources.Failure(op, fmt.Errorf("read the answer: %w", err))
-	}
-	return body, nil
+	return c.api.Call(ctx, method, op, nil, path...)
 }

@@ -15,8 +15,6 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/keystone"
@@ -37,7 +35,7 @@ func (p *peer) client(t *testing.T, adjust ...func(*Config)) *Client {
 	for _, a := range adjust {
 		a(&config)
 	}
-	c, err := New(config, time.Now, hclog.NewNullLogger())
+	c, err := New(config, time.Now)
 	must(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -337,7 +335,9 @@ func conformTraits(t *testing.T, p *peer) {
 func conformCredentials(t *testing.T, p *peer) {
 	c := p.client(t, func(c *Config) { c.Password = "wrong" })
 	if !slices.Contains(p.can, "keystone") {
-		c.access.Token = ""
+		sc, err := c.api.Connected(t.Context())
+		must(t, err)
+		sc.SetToken("")
 	}
 	_, err := c.List(t.Context(), func([]sources.Record) error { return nil })
 	wantKind(t, err, sources.KindForbidden)
@@ -349,10 +349,11 @@ func conformCredentials(t *testing.T, p *peer) {
 func conformToken(t *testing.T, p *peer) {
 	c := p.client(t)
 	list(t, c)
-	c.access.Forget(c.service)
-	c.service.SetToken("not-a-token")
+	sc, err := c.api.Connected(t.Context())
+	must(t, err)
+	sc.SetToken("not-a-token")
 	list(t, c)
-	if c.service.Token() == "not-a-token" {
+	if sc.Token() == "not-a-token" {
 		t.Error("the token was not replaced")
 	}
 }

@@ -1,9 +1,7 @@
 package placement
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -87,23 +85,6 @@ func foreign(op string, body []byte) *sources.Error {
 		text = "an error with status 200: " + text
 	}
 	return &sources.Error{Kind: sources.KindTransient, Op: op, Message: text}
-}
-
-// gone turns Placement's own "no such provider" into ErrGone.
-func gone(err error) error {
-	var classified *sources.Error
-	if errors.As(err, &classified) && classified.Kind == sources.KindMissing {
-		gone := *classified
-		gone.Err = errors.Join(sources.ErrGone, classified.Err)
-		return &gone
-	}
-	return err
-}
-
-// noAnswer says that a call met no answer at all.
-func noAnswer(err error, classified *sources.Error) bool {
-	var answer gophercloud.ErrUnexpectedResponseCode
-	return classified.Kind == sources.KindTransient && !errors.As(err, &answer) && !errors.Is(err, context.Canceled)
 }
 
 func refused(kind sources.Kind, op, format string, args ...any) error {

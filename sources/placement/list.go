@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 const (
@@ -214,7 +215,7 @@ func (c *Client) read(ctx context.Context, uuid, name string) (*sources.Record, 
 	at := c.clock()
 	body, err := c.call(ctx, http.MethodGet, op, "resource_providers", uuid, "allocations")
 	if err != nil {
-		return nil, gone(err)
+		return nil, keystone.Gone(err)
 	}
 	held, err := decodeAllocations(op, body, func(consumer string) Allocation { return Allocation{Consumer: consumer, Provider: uuid} })
 	if errors.Is(err, errNoAllocations) {

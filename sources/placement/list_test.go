@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
 )
@@ -47,7 +45,7 @@ func TestAnIdleProviderIsNotAskedAgainWhileItsGenerationStays(t *testing.T) {
 	now := time.Now()
 	var mu sync.Mutex
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	c, err := New(Config{URL: f.URL}, clock, hclog.NewNullLogger())
+	c, err := New(Config{URL: f.URL}, clock)
 	must(t, err)
 	t.Cleanup(c.Close)
 	expect := func(when string, want int) {
@@ -265,7 +263,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		"keystone without a url":  {Auth: "keystone", User: "u", Password: "p"},
 		"keystone without a user": {Auth: "keystone"},
 	} {
-		if _, err := New(config, time.Now, hclog.NewNullLogger()); err == nil {
+		if _, err := New(config, time.Now); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 // lostAnswer is how long a write whose answer was lost may still show its
@@ -80,7 +81,7 @@ func (c *Client) readRef(ctx context.Context, op, uuid string, path ...string) (
 		return nil, refused(sources.KindRefused, op, "%q is no uuid", sources.CleanText(uuid, 64))
 	}
 	body, err := c.call(ctx, http.MethodGet, op, path...)
-	return body, gone(err)
+	return body, keystone.Gone(err)
 }
 
 // DeleteAllocations ends everything that a consumer holds, of whichever
