@@ -19,7 +19,8 @@ import (
 // peerVariable names the environment files of real clusters, with commas.
 const peerVariable = "MUSTER_PEER_SLURM"
 
-// suite is what every cluster must bear out, the fake as well as the real ones.
+// suite is what every cluster must bear out: the fake, the simulator's and the
+// real ones.
 // Items run one after the other: some stop the controller.
 var suite = []struct {
 	name  string
@@ -64,6 +65,13 @@ func TestConformanceOfTheFake(t *testing.T) {
 	t.Parallel()
 	for _, generation := range []int{38, 42, 45} {
 		t.Run(fmt.Sprint(generation), func(t *testing.T) { t.Parallel(); runSuite(t, newFakePeer(t, generation)) })
+	}
+}
+
+func TestConformanceOfTheSimulator(t *testing.T) {
+	t.Parallel()
+	for _, generation := range []int{38, 42, 45} {
+		t.Run(fmt.Sprint(generation), func(t *testing.T) { t.Parallel(); runSuite(t, newSimulatedPeer(t, generation)) })
 	}
 }
 
@@ -315,9 +323,8 @@ func drainForbidden(t *testing.T, p peer) {
 
 // A drain that is accepted is not a drain that is done.
 func drainingWork(t *testing.T, p peer) {
-	const node = "n0002"
 	c := connect(t, p, nil)
-	end := p.work(t, node)
+	node, end := p.work(t)
 	busy := facts.SlurmAllocated | facts.SlurmMixed | facts.SlurmCompleting
 	until(t, c, node, "busy", func(f *facts.Slurm) bool { return f.States&busy != 0 })
 	if p.has(writes) {

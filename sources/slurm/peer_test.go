@@ -40,7 +40,7 @@ type peer interface {
 	admin(t *testing.T, node, state, reason string)
 	controller(t *testing.T, up bool)
 	hang(t *testing.T, on bool)
-	work(t *testing.T, node string) (end func())
+	work(t *testing.T) (node string, end func()) // on a node that no other item uses
 	socket() string
 }
 
@@ -70,7 +70,7 @@ func (p *fakePeer) version() string          { return p.versions[len(p.versions)
 func (p *fakePeer) socket() string           { return "" }
 func (p *fakePeer) hang(*testing.T, bool)    {}
 
-func (p *fakePeer) work(*testing.T, string) func() { return func() {} }
+func (p *fakePeer) work(*testing.T) (string, func()) { return "", func() {} }
 
 func (p *fakePeer) mint(_ *testing.T, user string, life time.Duration) string {
 	p.mu.Lock()
@@ -190,11 +190,12 @@ func (p *realPeer) hang(t *testing.T, on bool) {
 	}
 }
 
-func (p *realPeer) work(t *testing.T, node string) func() {
+func (p *realPeer) work(t *testing.T) (string, func()) {
+	const node = "n0002"
 	out := p.run(t, "slurm", "sbatch", "--parsable", "-p", "live", "-w", node, "-o", "/dev/null", "--chdir=/tmp", "--wrap", "sleep 600")
 	lines := strings.Fields(out)
 	id := lines[len(lines)-1]
-	return func() { p.run(t, "slurm", "scancel", id) }
+	return node, func() { p.run(t, "slurm", "scancel", id) }
 }
 
 // mint signs a token as scontrol would, for a user and a life that may be over.
