@@ -14,16 +14,31 @@ type Kind string
 
 // The ways to misbehave.
 const (
-	Status    Kind = "status"    // Code is answered, with RetryAfter if that is set
-	Delay     Kind = "delay"     // the right answer, For later
-	Stall     Kind = "stall"     // nothing for as long as For, then the connection is cut
-	Reset     Kind = "reset"     // the connection is reset at once
-	Truncate  Kind = "truncate"  // half of the right answer, then the connection is cut
-	HTML      Kind = "html"      // a page of a proxy in the way, as 200
-	Empty     Kind = "empty"     // the right answer with its lists emptied
-	Duplicate Kind = "duplicate" // the first page of a listing for every page of it
-	Skew      Kind = "skew"      // the right answer with a Date that is For ahead
+	Status    Kind = "status"
+	Delay     Kind = "delay"
+	Stall     Kind = "stall"
+	Reset     Kind = "reset"
+	Truncate  Kind = "truncate"
+	HTML      Kind = "html"
+	Empty     Kind = "empty"
+	Duplicate Kind = "duplicate"
+	Skew      Kind = "skew"
 )
+
+// Meaning says in a few words what a way is.
+func Meaning(k Kind) string {
+	return map[Kind]string{
+		Status:    "an answer of --code, with --retry-after",
+		Delay:     "the right answer, --for later",
+		Stall:     "nothing for as long as --for, then the connection is cut",
+		Reset:     "the connection is reset at once",
+		Truncate:  "half of the right answer, then the connection is cut",
+		HTML:      "a page of a proxy in the way, as 200",
+		Empty:     "the right answer with its lists emptied",
+		Duplicate: "the first page of a listing for every page of it",
+		Skew:      "the right answer with a Date that is --for ahead",
+	}[k]
+}
 
 // Kinds are all the ways to misbehave.
 func Kinds() []Kind {

@@ -17,20 +17,20 @@ func tenancies() []happening {
 		{
 			name: "a customer leaves", weight: 5,
 			fits:  func(s *State, m *Machine) bool { return s.rented(m) != nil },
-			begin: func(s *State, m *Machine, _ *rand.Rand) { s.leave(s.rented(m), "") },
+			begin: func(s *State, m *Machine, _ *rand.Rand) { s.leave(cloneNode(s.rented(m)), "") },
 		},
 		{
 			name: "a customer comes", weight: 6,
 			fits: func(s *State, m *Machine) bool { return s.vacant(m) != nil },
 			begin: func(s *State, m *Machine, r *rand.Rand) {
 				customers := s.Sites.Get(m.Site).Customers
-				s.come(s.vacant(m), customers[r.IntN(len(customers))], newUUID(r))
+				s.come(cloneNode(s.vacant(m)), customers[r.IntN(len(customers))], newUUID(r))
 			},
 		},
 		{
 			name: "a cleaning fails", weight: 2,
 			fits:  func(s *State, m *Machine) bool { return s.rented(m) != nil },
-			begin: func(s *State, m *Machine, _ *rand.Rand) { s.leave(s.rented(m), WorkClean) },
+			begin: func(s *State, m *Machine, _ *rand.Rand) { s.leave(cloneNode(s.rented(m)), WorkClean) },
 			mend:  func(s *State, m *Machine) { s.cleanAgain(s.Nodes.Edit(Key(m.Site, m.Node))) },
 		},
 	}
@@ -38,7 +38,7 @@ func tenancies() []happening {
 
 // quiet gives the node of a machine that nothing is under way on, or nil.
 func (s *State) quiet(m *Machine, state string) *Node {
-	n := s.Nodes.Edit(Key(m.Site, m.Node))
+	n := s.Nodes.Get(Key(m.Site, m.Node))
 	if m.Node == "" || n == nil || n.ProvisionState != state || n.Maintenance || n.Reservation != "" || n.Work != "" || n.Protected || n.Retired || m.BMC.unwell() {
 		return nil
 	}

@@ -1,0 +1,121 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/simulator/world"
+)
+
+var errNoDevice = errors.New("no machine of the simulated fleet is called so")
+
+// Machine is something that can become of a machine.
+type Machine struct {
+	Kind    string
+	Meaning string
+	apply   func(s *world.State, m *world.Machine, f *Fault) error
+}
+
+const (
+	defaultSlow     = 5 * time.Second
+	defaultNotReady = time.Minute
+)
+
+// Machines are all that can become of a machine, in the order of telling.
+func Machines() []Machine {
+	bmc := func(change func(s *world.State, b *world.BMC, f *Fault)) func(*world.State, *world.Machine, *Fault) error {
+		return func(s *world.State, m *world.Machine, f *Fault) error {
+			if m.Address == "" {
+				return fmt.Errorf("%s has no BMC", m.Name)
+			}
+			s.EditMachine(m, func(m *world.Machine) { change(s, &m.BMC, f) })
+			return nil
+		}
+	}
+	return []Machine{
+		{"bmc-dead", "the BMC closes what it accepts", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Dead = true })},
+		{"bmc-hangs", "the BMC accepts and never answers", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Hangs = true })},
+		{"bmc-slow", "the BMC answers --for later", bmc(func(_ *world.State, b *world.BMC, f *Fault) {
+			b.Slow = int(or(f.For, defaultSlow) / time.Millisecond)
+		})},
+		{"bmc-refuses", "the BMC has another password", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Password = "changed by somebody" })},
+		{"bmc-full", "the BMC's sessions are all taken", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Full = true })},
+		{"bmc-not-ready", "the BMC says for --for that it is not ready", bmc(func(s *world.State, b *world.BMC, f *Fault) {
+			b.NotReady = s.Now.Add(or(f.For, defaultNotReady))
+		})},
+		{"bmc-deaf", "the BMC accepts resets, and nothing happens", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Deaf = true })},
+		{"bmc-well", "the BMC is as it should be", bmc(func(s *world.State, b *world.BMC, _ *Fault) { *b = world.BMC{Reset: s.Now} })},
+		{"health", "--part of the machine is --state: OK, Warning or Critical", health},
+		{"power-off", "somebody presses the button", func(s *world.State, m *world.Machine, _ *Fault) error {
+			s.Switch(m, "power button", false)
+			return nil
+		}},
+		{"power-on", "somebody presses the button", func(s *world.State, m *world.Machine, _ *Fault) error {
+			s.Switch(m, "power button", true)
+			return nil
+		}},
+	}
+}
+
+func or(d, other time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return other
+}
+
+func health(s *world.State, m *world.Machine, f *Fault) error {
+	parts := world.Parts(m.Class)
+	if !slices.Contains(parts, f.Part) {
+		return fmt.Errorf("%s has no part %q: it has %s", m.Name, f.Part, strings.Join(parts, ", "))
+	}
+	if !slices.Contains([]string{"OK", "Warning", "Critical"}, f.State) {
+		return fmt.Errorf("a part is OK, Warning or Critical, not %q", f.State)
+	}
+	s.EditMachine(m, func(m *world.Machine) {
+		if m.Health[f.Part] = f.State; f.State == "OK" {
+			delete(m.Health, f.Part)
+		}
+	})
+	return nil
+}
+
+// strike lets a fault become of its machine.
+func (c control) strike(f *Fault) error {
+	i := slices.IndexFunc(Machines(), func(m Machine) bool { return m.Kind == string(f.Kind) })
+	if i < 0 {
+		var kinds []string
+		for _, m := range Machines() {
+			kinds = append(kinds, m.Kind)
+		}
+		return fmt.Errorf("nothing that a machine can have is called %q: there are %s", f.Kind, strings.Join(kinds, ", "))
+	}
+	found := c.named(f.Device)
+	if found == nil {
+		return errNoDevice
+	}
+	return c.World.Do(world.Effect{Face: world.FaceControl, Site: found.Site, Op: string(f.Kind), Subject: found.Name, Detail: detail(f)}, func(s *world.State) error {
+		m := s.Machines.Get(found.Key())
+		if m == nil {
+			return errNoDevice
+		}
+		return Machines()[i].apply(s, m, f)
+	})
+}
+
+func detail(f *Fault) string {
+	return strings.Join(slices.DeleteFunc([]string{f.Part, f.State, f.Reason}, func(s string) bool { return s == "" }), " ")
+}
+
+// named finds a machine by its name, or by SITE/NAME.
+func (c control) named(name string) (found *world.Machine) {
+	site, _, _ := strings.Cut(name, "-r")
+	if s, n, qualified := strings.Cut(name, "/"); qualified {
+		site, name = s, n
+	}
+	c.World.Read(func(s *world.State) { found = s.Machines.Get(world.Key(site, name)) })
+	return found
+}
