@@ -20,6 +20,7 @@ type model struct {
 	operational uint64 // types that feed the operational status
 	durable     uint64
 	chassis     uint64 // types whose emission reads the chassis' health
+	maintenance uint64 // types whose emission reads Ironic's maintenance flag
 
 	quotesDevices bool // health, freeze or customer-ready test a text of the device, such as its name
 }
@@ -38,6 +39,9 @@ func newModel(b *engine.Bundle) *model {
 		}
 		if readsFact(b, t, "bmc.chassis_health") {
 			m.chassis |= bit
+		}
+		if readsFact(b, t, "ironic.maintenance") {
+			m.maintenance |= bit
 		}
 		m.policies = append(m.policies, fleet.TypePolicy{
 			Name: t.Name, Bit: t.Bit, Sources: m.sourcesOf(t), Hold: t.HoldLimit, Durable: t.Durable, Emitted: t.Observed,

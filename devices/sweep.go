@@ -15,7 +15,7 @@ import (
 // watermark moves to its instant, never back, unless it is withheld; the
 // source no longer fails; the findings replace those of the listing before. What
 // is to be said of the devices' axes is added here, when the source is the
-// site's inventory.
+// site's inventory, and what others hold them by at Ironic and SLURM.
 func (s *Service) FinishSweep(ctx context.Context, f Finish) error {
 	err := s.leased(ctx, f.SiteID, f.Source, f.Owner, f.Epoch, func(tx pgx.Tx) error {
 		at := micros(f.At)
@@ -37,6 +37,13 @@ func (s *Service) FinishSweep(ctx context.Context, f Finish) error {
 			}
 			kinds = append(slices.Clone(kinds), fleet.FindingUnmapped, fleet.FindingDifference, fleet.FindingSharedBMC)
 			findings = append(slices.Clone(findings), axes...)
+		}
+		marks, ok, err := s.foreignMarks(ctx, tx, f.SiteID, f.Source)
+		if err != nil {
+			return err
+		}
+		if ok {
+			kinds, findings = append(slices.Clone(kinds), fleet.FindingForeignMark), append(slices.Clone(findings), marks...)
 		}
 		return store.ReplaceFindings(ctx, tx, f.SiteID, f.Source, kinds, findings)
 	})

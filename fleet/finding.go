@@ -9,9 +9,10 @@ type Finding struct {
 	Detail   map[string]any
 }
 
-// Kinds of finding that the axes of devices give.
+// Kinds of finding that the axes of devices and their facts give.
 const (
-	FindingUnmapped   = "unmapped"   // a role or status of the inventory that no policy maps; ref is the device's name
-	FindingDifference = "difference" // the inventory and Ironic say different things of a device; ref is its name
-	FindingSharedBMC  = "shared_bmc" // several devices of a site have one BMC address; ref is the address
+	FindingUnmapped    = "unmapped"     // a role or status of the inventory that no policy maps; ref is the device's name
+	FindingDifference  = "difference"   // the inventory and Ironic say different things of a device; ref is its name
+	FindingSharedBMC   = "shared_bmc"   // several devices of a site have one BMC address; ref is the address
+	FindingForeignMark = "foreign_mark" // a maintenance flag or a drain that is not ours; ref is the source's own
 )

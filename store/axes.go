@@ -24,12 +24,17 @@ func AxisFindings(ctx context.Context, q Querier, siteID int64, inventory, class
 			where d.site_id = $1 and d.retired_at is null
 				and (w.unread -> 'device_class' ->> 'reason' = $6 or w.unread -> 'inventory_status' ->> 'reason' = $7)
 			union all
-			select $4::text, d.name, d.id, jsonb_build_object('resource_class', jsonb_build_object($2::text, i.body ->> 'resource_class', 'ironic', n.body ->> 'resource_class'))
+			select $4::text, d.name, d.id,
+				case when i.body ->> 'resource_class' <> n.body ->> 'resource_class' and i.body ->> 'resource_class' <> ''
+					then jsonb_build_object('resource_class', jsonb_build_object($2::text, i.body ->> 'resource_class', 'ironic', n.body ->> 'resource_class')) else '{}' end
+				|| case when upper(i.serial) <> upper(n.serial) and i.serial <> '' and n.serial <> ''
+					then jsonb_build_object('serial', jsonb_build_object($2::text, i.serial, 'ironic', n.serial)) else '{}' end
 			from devices d
 			join facts i on i.device_id = d.id and i.source = $2 and not i.ref_gone
 			join facts n on n.device_id = d.id and n.source = 'ironic' and not n.ref_gone
 			where d.site_id = $1 and d.retired_at is null and $2 <> 'ironic'
-				and i.body ->> 'resource_class' <> n.body ->> 'resource_class' and i.body ->> 'resource_class' <> ''
+				and (i.body ->> 'resource_class' <> n.body ->> 'resource_class' and i.body ->> 'resource_class' <> ''
+					or upper(i.serial) <> upper(n.serial) and i.serial <> '' and n.serial <> '')
 			union all
 			select $5::text, bmc_address, min(id), jsonb_build_object('devices', jsonb_agg(id order by id))
 			from devices where site_id = $1 and retired_at is null and bmc_address in (
