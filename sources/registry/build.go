@@ -7,7 +7,6 @@ import (
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
-	"github.com/musterhq/muster/sources/ironic"
 	"github.com/musterhq/muster/sources/netbox"
 	"github.com/musterhq/muster/sources/recorded"
 	"github.com/musterhq/muster/sources/slurm"
@@ -27,6 +26,8 @@ func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error
 	switch {
 	case source == "ironic" && spec.Sources.Ironic != nil:
 		return r.ironic(spec.Sources.Ironic)
+	case source == "placement" && spec.Has("placement") && (spec.Sources.Placement != nil || spec.Sources.Ironic != nil):
+		return r.placement(spec)
 	case source == "slurm" && spec.Sources.Slurm != nil:
 		return r.slurm(spec.Name, spec.Sources.Slurm)
 	case source == "netbox" && spec.Sources.NetBox != nil:
@@ -35,25 +36,6 @@ func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error
 		return nil, ErrNoClient
 	}
 	return nil, fmt.Errorf("the site has no source %q", source)
-}
-
-func (r *Registry) ironic(s *fleet.IronicSource) (sources.Source, error) {
-	config := ironic.Config{URL: s.URL, Auth: ironic.Auth(s.Auth), User: s.Username, PageSize: s.PageSize, HTTP: r.bounds(&s.Endpoint)}
-	if s.Password != "" {
-		password, err := Secret(s.Password)
-		if err != nil {
-			return nil, err
-		}
-		config.Password = password
-	}
-	if k := s.Keystone; k != nil {
-		config.Keystone = ironic.Keystone{URL: k.URL, Project: k.Project, UserDomain: k.UserDomain, ProjectDomain: k.ProjectDomain, Region: k.Region}
-	}
-	client, err := ironic.New(config, r.options.Clock, r.options.Log)
-	if err != nil {
-		return nil, err
-	}
-	return client, nil
 }
 
 func (r *Registry) slurm(site string, s *fleet.SlurmSource) (sources.Source, error) {

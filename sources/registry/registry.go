@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/redfish"
+	"github.com/musterhq/muster/sources/keystone"
 	"github.com/musterhq/muster/sources/slurm"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 // Registry holds the clients of all sites. It may be used by many goroutines.
 type Registry struct {
 	options Options
+	logins  *keystone.Pool // shared by what a site reads of one OpenStack, and by sites of one
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,7 +64,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = hclog.NewNullLogger()
 	}
-	return &Registry{options: o, clients: map[key]*client{}}
+	return &Registry{options: o, logins: keystone.NewPool(), clients: map[key]*client{}}
 }
 
 // Use gives the client of one source of a site until release is called, once.

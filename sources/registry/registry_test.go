@@ -146,6 +146,45 @@ func TestShippedClientsAreBuiltWithoutAskingTheSource(t *testing.T) {
 	}
 }
 
+// What a site reads of one OpenStack it reads as one user.
+func TestPlacementAndNovaAreFoundBesideIronic(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s3cret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := fleet.OpenStackSource{
+		Endpoint: fleet.Endpoint{URL: "http://127.0.0.1:1"}, Auth: "keystone", Username: "u", Password: "file:" + secret,
+		Keystone: &fleet.Keystone{URL: "http://127.0.0.1:1/v3", Project: "p"},
+	}
+	s := site(1)
+	s.Spec.PlacementEnabled = true
+	s.Spec.Sources.Ironic = &fleet.IronicSource{OpenStackSource: node, PageSize: 100}
+	r := registry.New(registry.Options{Clock: time.Now})
+	t.Cleanup(r.Close)
+	for _, source := range []string{"ironic", "placement"} {
+		_, release := use(t, r, s, source)
+		release()
+	}
+	client, err := r.Nova(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+
+	s.Spec.Sources.Ironic.Auth, s.Spec.Sources.Ironic.Keystone = "http_basic", nil
+	s.Revision = 2
+	if _, _, err := r.Use(s, "placement"); err == nil || !strings.Contains(err.Error(), "sources.placement") {
+		t.Errorf("without a catalog: %v", err)
+	}
+	if _, err := r.Nova(s); err == nil || !strings.Contains(err.Error(), "sources.nova") {
+		t.Errorf("without a catalog: %v", err)
+	}
+	s.Spec.Sources.Placement = &fleet.OpenStackSource{Endpoint: fleet.Endpoint{URL: "http://127.0.0.1:1"}, Auth: "none"}
+	_, release := use(t, r, s, "placement")
+	release()
+}
+
 func TestWhatCannotBeBuiltSaysWhy(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "none")
