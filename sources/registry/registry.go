@@ -10,8 +10,8 @@ import (
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
-	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/keystone"
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/slurm"
 )
 
