@@ -83,6 +83,8 @@ type Client struct {
 	refusals refusals
 	firmware versions
 
+	bootSettle time.Duration // for a BMC to show what it was told
+
 	mu       sync.Mutex
 	suspects map[string]struct{} // address key: silent or slow in the round before
 }
@@ -96,7 +98,7 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 		return nil, errors.New(op + ": a clock, targets and secrets are needed")
 	}
 	c = c.withDefaults()
-	client := &Client{config: c, clock: clock, log: log, suspects: map[string]struct{}{}}
+	client := &Client{config: c, clock: clock, log: log, suspects: map[string]struct{}{}, bootSettle: 10 * time.Second}
 	if log == nil {
 		client.log = hclog.NewNullLogger()
 	}
@@ -184,6 +186,6 @@ func (c *Client) target(ctx context.Context, op, ref string) (Target, error) {
 	return Target{}, &sources.Error{Kind: sources.KindRefused, Op: op, Message: "the inventory has no device with this BMC"}
 }
 
-// Trust lets a credential that a BMC refused be tried there again: a person
+// AllowLogin lets a credential that a BMC refused be tried there again: a person
 // asks for it. An empty address means every BMC.
-func (c *Client) Trust(address string) { c.refusals.forget(fleet.AddressKey(address)) }
+func (c *Client) AllowLogin(address string) { c.refusals.forget(fleet.AddressKey(address)) }

@@ -309,8 +309,10 @@ func (m *machine) expanded(found any) any {
 	for i, one := range members {
 		all[i] = one
 		if link, ok := one.(map[string]any); ok {
-			if target, ok := m.tree[clean(fmt.Sprint(link["@odata.id"]))]; ok {
-				all[i] = target
+			if target, ok := m.tree[clean(fmt.Sprint(link["@odata.id"]))].(map[string]any); ok {
+				whole := maps.Clone(target)
+				whole["@odata.id"] = link["@odata.id"]
+				all[i] = whole
 			}
 		}
 	}
@@ -392,6 +394,9 @@ func (m *machine) act(w http.ResponseWriter, req *http.Request, path string, bod
 
 func (m *machine) allowed(action map[string]any) (found []string) {
 	values, _ := action["ResetType@Redfish.AllowableValues"].([]any)
+	if one, ok := action["ResetType@Redfish.AllowableValues"].(string); ok {
+		values = []any{one}
+	}
 	if info, _ := action["@Redfish.ActionInfo"].(string); info != "" {
 		body, _ := m.tree[info].(map[string]any)
 		parameters, _ := body["Parameters"].([]any)

@@ -169,13 +169,9 @@ func (s *scan) adapters(ctx context.Context) {
 // of its supplies, else of its outlets, else of its chassis.
 func (s *scan) shelf(ctx context.Context) {
 	var units []member
-	wanted := s.chassis
-	if named := slices.DeleteFunc(slices.Clone(s.chassis), func(uri string) bool { return !anyFits(wholeIDs, id(uri)) }); len(named) > 0 {
-		wanted = named
-	}
 	var health, supplies verdict
 	var power, outlets switched
-	for i, uri := range wanted {
+	for i, uri := range s.shelfChassis() {
 		if i == chassisLimit {
 			break
 		}
@@ -208,6 +204,15 @@ func (s *scan) shelf(ctx context.Context) {
 	s.f.ChassisHealth = s.settle("chassis_health", health)
 	s.f.PowerSupplies = s.settle("power_supplies", supplies)
 	s.thermal(ctx)
+}
+
+// shelfChassis gives the chassis that are the shelf.
+func (s *scan) shelfChassis() []string {
+	named := slices.DeleteFunc(slices.Clone(s.chassis), func(uri string) bool { return !anyFits(wholeIDs, id(uri)) })
+	if len(named) > 0 {
+		return named
+	}
+	return s.chassis
 }
 
 func (s *scan) shelfPower(power, outlets switched, units []member) {
@@ -294,6 +299,12 @@ func (v *versions) put(key string, i inventory) {
 		v.by = map[string]inventory{}
 	}
 	v.by[key] = i
+}
+
+func (v *versions) forget(address string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.by, fleet.AddressKey(address))
 }
 
 func (v *versions) keep(keys map[string]bool) {

@@ -182,7 +182,11 @@ func (b *bmc) members(ctx context.Context, uri string, pick func(id string) bool
 	var found []member
 	collect := func(page document) {
 		for _, one := range page.objects("Members") {
-			if at := one.text("@odata.id"); at != "" && (pick == nil || pick(id(at))) {
+			at := one.text("@odata.id")
+			if name := one.text("Id"); at == "" && name != "" {
+				at = strings.TrimRight(uri, "/") + "/" + name
+			}
+			if at != "" && (pick == nil || pick(id(at))) {
 				found = append(found, member{uri: at, doc: one})
 			}
 		}

@@ -1,0 +1,523 @@
+package redfish
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/sources"
+)
+
+// tray is a compute tray with a baseboard, small.
+const tray = `{
+ "/redfish/v1": {"Id": "RootService", "Vendor": null, "Systems": {"@odata.id": "/redfish/v1/Systems"}, "Chassis": {"@odata.id": "/redfish/v1/Chassis"},
+   "UpdateService": {"@odata.id": "/redfish/v1/UpdateService"}, "Links": {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}}},
+ "/redfish/v1/Systems": {"Members": [{"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0"}, {"@odata.id": "/redfish/v1/Systems/System_0"}]},
+ "/redfish/v1/Systems/HGX_Baseboard_0": {"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0", "Id": "HGX_Baseboard_0", "PowerState": "On"},
+ "/redfish/v1/Systems/HGX_Baseboard_0/Processors": {"Members": [{"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0/Processors/GPU_0"}, {"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0/Processors/FPGA_0"}]},
+ "/redfish/v1/Systems/HGX_Baseboard_0/Processors/GPU_0": {"ProcessorType": "GPU", "Status": {"Health": "OK"}},
+ "/redfish/v1/Systems/HGX_Baseboard_0/Processors/FPGA_0": {"ProcessorType": "FPGA", "Status": {"Health": "OK"}},
+ "/redfish/v1/Systems/System_0": {"@odata.id": "/redfish/v1/Systems/System_0", "Id": "System_0", "PowerState": "Off", "LastResetTime": "2026-11-30T10:00:00Z",
+   "Boot": {"BootSourceOverrideTarget": "None", "BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideMode": "UEFI", "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"]},
+   "ProcessorSummary": {"Status": {"Health": "OK", "HealthRollup": "Warning"}}, "MemorySummary": {"Status": {"HealthRollup": "OK"}},
+   "Storage": {"@odata.id": "/redfish/v1/Systems/System_0/Storage"}, "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/BMC_0"}]},
+   "@Redfish.Settings": null,
+   "Actions": {"#ComputerSystem.Reset": {"target": "/redfish/v1/Systems/System_0/Actions/ComputerSystem.Reset", "@Redfish.ActionInfo": "/redfish/v1/Systems/System_0/ResetActionInfo"},
+     "#ComputerSystem.RemoveResourceBlock": {"target": "/redfish/v1/Systems/System_0/Actions/ComputerSystem.RemoveResourceBlock"}}},
+ "/redfish/v1/Systems/System_0/ResetActionInfo": {"Parameters": [{"Name": "ResetType", "AllowableValues": ["On", "ForceOff", "GracefulShutdown", "ForceRestart"]}]},
+ "/redfish/v1/Systems/System_0/Storage": {"Members": [{"@odata.id": "/redfish/v1/Systems/System_0/Storage/1"}, {"@odata.id": "/redfish/v1/Systems/System_0/Storage/2"}]},
+ "/redfish/v1/Systems/System_0/Storage/1": {"Status": {"Health": null, "HealthRollup": null, "State": "Enabled"}},
+ "/redfish/v1/Systems/System_0/Storage/2": {"StorageControllers": [{"Status": {"Health": "OK"}}]},
+ "/redfish/v1/Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/BMC_0"}, {"@odata.id": "/redfish/v1/Chassis/Chassis_0"}, {"@odata.id": "/redfish/v1/Chassis/HGX_Chassis_0"}, {"@odata.id": "/redfish/v1/Chassis/IO_Board_0"}]},
+ "/redfish/v1/Chassis/BMC_0": {"Status": {"Health": "OK", "HealthRollup": "OK"}},
+ "/redfish/v1/Chassis/Chassis_0": {"Status": {"Health": "OK", "HealthRollup": "OK"}, "Power": {"@odata.id": "/redfish/v1/Chassis/Chassis_0/Power"}, "ThermalSubsystem": {"@odata.id": "/redfish/v1/Chassis/Chassis_0/ThermalSubsystem"}},
+ "/redfish/v1/Chassis/HGX_Chassis_0": {"Status": {"Health": "OK"}},
+ "/redfish/v1/Chassis/Chassis_0/Power": {"PowerSupplies": [{"Status": {"Health": "Critical"}}, {"Status": {"State": "Absent", "Health": "Critical"}}]},
+ "/redfish/v1/Chassis/Chassis_0/ThermalSubsystem": {"Status": {"Health": "OK", "HealthRollup": "OK"}},
+ "/redfish/v1/Chassis/IO_Board_0/NetworkAdapters": {"Members": [{"@odata.id": "/redfish/v1/Chassis/IO_Board_0/NetworkAdapters/CX7"}]},
+ "/redfish/v1/Chassis/IO_Board_0/NetworkAdapters/CX7": {"Status": {"HealthRollup": "OK"}},
+ "/redfish/v1/UpdateService": {"FirmwareInventory": {"@odata.id": "/redfish/v1/UpdateService/FirmwareInventory"}, "MultipartHttpPushUri": "/redfish/v1/UpdateService/upload",
+   "Actions": {"#UpdateService.SimpleUpdate": {"target": "/redfish/v1/UpdateService/Actions/UpdateService.SimpleUpdate"}}},
+ "/redfish/v1/UpdateService/FirmwareInventory": {"Members": [{"@odata.id": "/redfish/v1/UpdateService/FirmwareInventory/BMC"}, {"@odata.id": "/redfish/v1/UpdateService/FirmwareInventory/Installed-159-1.8.2__BIOS.Setup.1-1"}, {"@odata.id": "/redfish/v1/UpdateService/FirmwareInventory/Previous-159-1.8.1__BIOS.Setup.1-1"}]},
+ "/redfish/v1/UpdateService/FirmwareInventory/BMC": {"Version": "7.0"},
+ "/redfish/v1/UpdateService/FirmwareInventory/Installed-159-1.8.2__BIOS.Setup.1-1": {"Version": "1.8.2"}
+}`
+
+func poll(t testing.TB, c *Client) sources.Record {
+	t.Helper()
+	records, _ := round1(t, c)
+	if len(records) != 1 {
+		t.Fatalf("%d records: %+v", len(records), records)
+	}
+	return records[0]
+}
+
+func answeredFacts(t testing.TB, c *Client) *facts.BMC {
+	t.Helper()
+	record := poll(t, c)
+	if record.BMC == nil || record.BMC.Failures != facts.BMCFailures0 || record.Unanswered != "" || record.Undecodable != "" || record.Ref == "" || record.At.IsZero() {
+		t.Fatalf("%+v", record)
+	}
+	return record.BMC
+}
+
+func TestATrayIsRead(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"plain", "expand", "announces expand and cannot"} {
+		m := newMachine(t, object(t, tray))
+		if mode != "plain" {
+			m.set("/redfish/v1", "ProtocolFeaturesSupported", map[string]any{"ExpandQuery": map[string]any{"NoLinks": true, "ExpandAll": true}})
+		}
+		m.noExpand = mode != "expand"
+		c, _ := m.client(t, facts.DeviceClassGpuCompute)
+		got := answeredFacts(t, c)
+		want := &facts.BMC{
+			Failures: facts.BMCFailures0, PowerState: facts.TextOf("Off"), ChassisHealth: facts.RedfishHealthOK, Processors: facts.RedfishHealthWarning,
+			Memory: facts.RedfishHealthOK, Storage: facts.RedfishHealthOK, NetworkAdapters: facts.RedfishHealthOK, PowerSupplies: facts.RedfishHealthCritical,
+			Thermal: facts.RedfishHealthOK, Gpus: facts.RedfishHealthOK, Fpgas: facts.RedfishHealthOK,
+			Firmware: map[string]string{"BMC": "7.0", "BIOS.Setup.1-1": "1.8.2"},
+		}
+		same(t, mode, got, want)
+		if lines := m.requests("POST|PATCH|PUT|DELETE"); len(lines) > 0 {
+			t.Errorf("%s: reading does %v", mode, lines)
+		}
+	}
+}
+
+func same(t testing.TB, name string, got, want any) {
+	t.Helper()
+	g, _ := json.Marshal(got)
+	w, _ := json.Marshal(want)
+	if string(g) != string(w) {
+		t.Errorf("%s:\n got %s\nwant %s", name, g, w)
+	}
+}
+
+func TestPowerStatesAreTakenAsTheyAreOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	const system = "/redfish/v1/Systems/System_0"
+	for name, c := range map[string]struct {
+		value  any
+		power  string
+		unread bool
+	}{
+		"on":            {"On", "On", false},
+		"another case":  {"on", "On", false},
+		"shouted":       {"OFF", "Off", false},
+		"powering on":   {"PoweringOn", "PoweringOn", false},
+		"powering off":  {"PoweringOff", "PoweringOff", false},
+		"paused":        {"Paused", "Paused", false},
+		"null":          {json.RawMessage("null"), "", false},
+		"absent":        {nil, "", false},
+		"empty":         {"", "", false},
+		"reset":         {"Reset", "", true},
+		"starting":      {"Starting", "", true},
+		"power cycle":   {"PowerCycle", "", true},
+		"unknown":       {"Unknown", "", true},
+		"a boolean":     {true, "", true},
+		"a number":      {1, "", true},
+		"an object":     {map[string]any{"x": 1}, "", true},
+		"with NUL":      {"On\x00", "On", false},
+		"white space":   {" Off ", "Off", false},
+		"another odd":   {[]any{"On"}, "", true},
+		"very long odd": {strings.Repeat("x", 5000), "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, object(t, tray))
+			m.set(system, "PowerState", c.value)
+			client, target := m.client(t, facts.DeviceClassGpuCompute)
+			got := answeredFacts(t, client)
+			if got.PowerState.String() != c.power || got.PowerState.Known != (c.power != "") || (got.Unreadable["power_state"] != "") != c.unread {
+				t.Errorf("%+v", got)
+			}
+			if got.ChassisHealth != facts.RedfishHealthOK || got.Memory != facts.RedfishHealthOK {
+				t.Errorf("an odd power state costs other facts: %+v", got)
+			}
+			if p, err := client.Power(t.Context(), target); err != nil || p.State != c.power || p.At.IsZero() || p.Marker != "reset at 2026-11-30T10:00:00Z" {
+				t.Errorf("%+v %v", p, err)
+			}
+		})
+	}
+}
+
+func TestHealthsAreTakenAsTheyAreOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status string
+		want   facts.RedfishHealth
+		unread bool
+	}{
+		"ok":               {`{"Health": "OK"}`, facts.RedfishHealthOK, false},
+		"another case":     {`{"Health": "ok"}`, facts.RedfishHealthOK, false},
+		"the worse counts": {`{"Health": "Critical", "HealthRollup": "OK"}`, facts.RedfishHealthCritical, false},
+		"rolled up":        {`{"Health": "OK", "HealthRollup": "Warning"}`, facts.RedfishHealthWarning, false},
+		"null":             {`{"Health": null, "State": "Enabled"}`, 0, false},
+		"null status":      {`null`, 0, false},
+		"absent part":      {`{"Health": "Critical", "State": "Absent"}`, 0, false},
+		"unknown value":    {`{"Health": "Degraded"}`, 0, true},
+		"a text":           {`"OK"`, 0, true},
+		"a number":         {`{"Health": 1}`, 0, true},
+		"a list":           {`[]`, 0, true},
+		"odd and bad":      {`{"Health": "Odd", "HealthRollup": "Critical"}`, facts.RedfishHealthCritical, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, object(t, tray))
+			m.set("/redfish/v1/Chassis/IO_Board_0/NetworkAdapters/CX7", "Status", json.RawMessage(c.status))
+			client, _ := m.client(t, facts.DeviceClassGpuCompute)
+			got := answeredFacts(t, client)
+			if got.NetworkAdapters != c.want || (got.Unreadable["network_adapters"] != "") != c.unread {
+				t.Errorf("%v %v", got.NetworkAdapters, got.Unreadable)
+			}
+		})
+	}
+}
+
+func TestTheMachineIsPickedByItsIdAndNeverByItsPlace(t *testing.T) {
+	t.Parallel()
+	compute, other := facts.DeviceClassGpuCompute, facts.DeviceClassOther
+	for name, c := range map[string]struct {
+		ids   []string
+		class facts.DeviceClass
+		want  string // "" for none
+	}{
+		"a baseboard first":        {[]string{"HGX_Baseboard_0", "System_0"}, compute, "System_0"},
+		"one of any name":          {[]string{"5ed00000-0000-4000-8000-000000000001"}, compute, "5ed00000-0000-4000-8000-000000000001"},
+		"beside a DPU":             {[]string{"Bluefield", "HGX_Baseboard_0", "1"}, compute, "1"},
+		"a known name among other": {[]string{"a", "System.Embedded.1", "b"}, compute, "System.Embedded.1"},
+		"two of unknown names":     {[]string{"a", "b"}, compute, ""},
+		"a baseboard alone":        {[]string{"HGX_Baseboard_0"}, compute, ""},
+		"a DPU is no host":         {[]string{"Bluefield"}, compute, ""},
+		"a DPU of its own":         {[]string{"Bluefield"}, other, "Bluefield"},
+		"none":                     {nil, compute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &bmc{target: Target{Class: c.class}}
+			for range 100 {
+				var uris []string
+				for _, i := range rand.Perm(len(c.ids)) {
+					uris = append(uris, "/redfish/v1/Systems/"+c.ids[i])
+				}
+				got, err := b.host(uris)
+				if c.want == "" && err == nil || c.want != "" && (err != nil || id(got) != c.want) {
+					t.Fatalf("of %v: %q %v", uris, got, err)
+				}
+			}
+		})
+	}
+	m := newMachine(t, object(t, strings.ReplaceAll(tray, "HGX_Baseboard_0", "Another")))
+	m.set("/redfish/v1/Systems", "Members", []any{map[string]any{"@odata.id": "/redfish/v1/Systems/A"}, map[string]any{"@odata.id": "/redfish/v1/Systems/B"}})
+	client, target := m.client(t, compute)
+	if got := answeredFacts(t, client); got.PowerState.Known || got.Unreadable["power_state"] == "" || got.ChassisHealth != facts.RedfishHealthOK {
+		t.Errorf("%+v", got)
+	}
+	if _, err := client.Reset(t.Context(), target, Reset{Types: []string{"On"}, Want: PowerOn}); sources.KindOf(err) != sources.KindRefused || len(m.requests("^POST")) > 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestABaseboardThatIsNotReadyCostsItsOwnFacts(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	m.rule(answerRule{path: "/HGX_", status: 503, body: `{"error": {"code": "Ami.1.0.HMCCommuicationFailed"}}`})
+	c, target := m.client(t, facts.DeviceClassGpuCompute)
+	got := answeredFacts(t, c)
+	if got.PowerState.String() != "Off" || got.Memory != facts.RedfishHealthOK || got.Refusal != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, fact := range []string{"gpus", "fpgas", "chassis_health"} {
+		if got.Unreadable[fact] == "" {
+			t.Errorf("%s is not unread", fact)
+		}
+	}
+	if got.Gpus != 0 || got.Fpgas != 0 || got.ChassisHealth != 0 {
+		t.Errorf("%+v", got)
+	}
+	if r, err := c.Reset(t.Context(), target, quick(Reset{Types: []string{"On"}, Want: PowerOn})); err != nil || !r.Verified || r.After.State != PowerOn {
+		t.Errorf("%+v %v", r, err)
+	}
+	// What is bad already stays so, whatever else cannot be read.
+	m.set("/redfish/v1/Chassis/Chassis_0", "Status", map[string]any{"HealthRollup": "Critical"})
+	if got := answeredFacts(t, c); got.ChassisHealth != facts.RedfishHealthCritical {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPartsThatFailCostTheirOwnFacts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rule   answerRule
+		unread []string
+		null   []string
+	}{
+		"a failing part":        {answerRule{path: "Storage/2$", status: 500}, []string{"storage"}, nil},
+		"a missing part":        {answerRule{path: "NetworkAdapters$", status: 404}, nil, []string{"network_adapters"}},
+		"a page":                {answerRule{path: "Chassis_0/Power$", status: 200, body: "<html>log in</html>"}, []string{"power_supplies"}, nil},
+		"an error with 200":     {answerRule{path: "Chassis_0/Power$", status: 200, body: `{"error": {"code": "x"}}`}, []string{"power_supplies"}, nil},
+		"cut short":             {answerRule{path: "Storage$", status: 200, body: `{"Members": [`}, []string{"storage"}, nil},
+		"hangs up":              {answerRule{path: "ThermalSubsystem$", drop: "before"}, []string{"thermal"}, nil},
+		"stalls":                {answerRule{path: "ThermalSubsystem$", delay: 3 * time.Second}, []string{"thermal"}, nil},
+		"forbidden by itself":   {answerRule{path: "Storage$", status: 403}, []string{"storage"}, nil},
+		"chassis unlisted":      {answerRule{path: "/Chassis$", status: 500}, []string{"chassis_health", "thermal", "power_supplies", "network_adapters"}, nil},
+		"no inventory":          {answerRule{path: "FirmwareInventory$", status: 404}, nil, nil},
+		"404 until asked again": {answerRule{path: "Storage$", status: 404, times: 1}, nil, nil},
+		"cut once":              {answerRule{path: "Storage$", drop: "before", times: 1}, nil, nil},
+		"redirected away":       {answerRule{path: "Storage$", status: 307, header: map[string]string{"Location": "https://127.0.0.9/x"}}, []string{"storage"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, object(t, tray))
+			m.rule(c.rule)
+			client, _ := m.client(t, facts.DeviceClassGpuCompute, func(c *Config) { c.RequestTimeout = time.Second })
+			got := answeredFacts(t, client)
+			if got.PowerState.String() != "Off" || got.Memory != facts.RedfishHealthOK || got.Refusal != 0 {
+				t.Errorf("%+v", got)
+			}
+			unread := slices.Sorted(maps.Keys(got.Unreadable))
+			slices.Sort(c.unread)
+			if !slices.Equal(unread, c.unread) {
+				t.Errorf("unread %v (%v), want %v", unread, got.Unreadable, c.unread)
+			}
+			for _, fact := range c.null {
+				if fact == "network_adapters" && got.NetworkAdapters != 0 {
+					t.Errorf("%+v", got)
+				}
+			}
+		})
+	}
+}
+
+func TestAShelfIsOnWhenAllIsAndUnknownWhenMixed(t *testing.T) {
+	t.Parallel()
+	const shelf = `{"/redfish/v1": {}, "/redfish/v1/Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/powershelf"}]}, "/redfish/v1/Chassis/powershelf": %s,
+		"/redfish/v1/Chassis/powershelf/PowerSubsystem/PowerSupplies": {"Members": [%s]},
+		"/redfish/v1/Chassis/powershelf/Outlets": {"Members": [{"@odata.id": "/o/1", "PowerState": "On", "Id": "1"}, {"@odata.id": "/o/2", "PowerState": "On", "Id": "2"}]}}`
+	vendor := func(states ...string) string {
+		parts := make([]string, len(states))
+		for i, s := range states {
+			parts[i] = `{"PowerState": ` + s + `}`
+		}
+		return `{"Id": "powershelf", "Manufacturer": "Lite-On", "Status": {"Health": "OK"}, "Oem": {"liteon": {"PowerSupplies": [` + strings.Join(parts, ",") + `]}}}`
+	}
+	linked := `{"Id": "powershelf", "Status": {"Health": "OK"}, "PowerSubsystem": {"@odata.id": "/redfish/v1/Chassis/powershelf/PowerSubsystem"}}`
+	psu := func(n int, fields string) string {
+		return fmt.Sprintf(`{"@odata.id": "/p/%d", "Id": "%d", "Status": {"Health": "OK"} %s}`, n, n, fields)
+	}
+	for name, c := range map[string]struct {
+		chassis, members string
+		power            string
+		supplies         facts.RedfishHealth
+	}{
+		"all on":              {vendor("true", "true"), "", "On", 0},
+		"all off":             {vendor("false", "false"), "", "Off", 0},
+		"mixed":               {vendor("true", "true", "false"), "", "", 0},
+		"one says nothing":    {vendor("true", "null"), "", "", 0},
+		"none says anything":  {vendor("null"), "", "", 0},
+		"no supplies":         {vendor(), "", "", 0},
+		"supplies by link":    {linked, psu(1, `, "PowerState": "On"`) + "," + psu(2, `, "Oem": {"x": {"PowerState": true}}`), "On", facts.RedfishHealthOK},
+		"outlets":             {strings.Replace(linked, `"Id"`, `"Outlets": {"@odata.id": "/redfish/v1/Chassis/powershelf/Outlets"}, "Id"`, 1), psu(1, ""), "On", facts.RedfishHealthOK},
+		"the chassis' own":    {strings.Replace(linked, `"Id"`, `"PowerState": "Off", "Id"`, 1), psu(1, ""), "Off", facts.RedfishHealthOK},
+		"states as booleans":  {linked, psu(1, `, "PowerState": false`) + "," + psu(2, `, "PowerState": false`), "Off", facts.RedfishHealthOK},
+		"states as odd texts": {linked, psu(1, `, "PowerState": "Maybe"`) + "," + psu(2, `, "PowerState": "On"`), "", facts.RedfishHealthOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, object(t, fmt.Sprintf(shelf, c.chassis, c.members)))
+			client, target := m.client(t, facts.DeviceClassPowershelf)
+			got := answeredFacts(t, client)
+			if got.PowerState.String() != c.power || got.PowerSupplies != c.supplies || got.ChassisHealth != facts.RedfishHealthOK || got.Refusal != 0 {
+				t.Errorf("%+v", got)
+			}
+			if p, err := client.Power(t.Context(), target); err != nil || p.State != c.power {
+				t.Errorf("%+v %v", p, err)
+			}
+			if len(m.requests("/Systems")) > 0 {
+				t.Error("a shelf's Systems are asked for")
+			}
+		})
+	}
+}
+
+func TestRefusalsAreAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   facts.BMCRefusal
+	}{
+		"401":           {401, "", facts.BMCRefusalBmcCredentialRefused},
+		"403":           {403, "", facts.BMCRefusalBmcCredentialRefused},
+		"sessions full": {503, `{"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.2.4.RAC0218", "Message": "The maximum number of user sessions is reached."}]}}`, facts.BMCRefusalBmcSessionsFull},
+		"not ready":     {400, `{"error": {"@Message.ExtendedInfo": [{"MessageId": "IDRAC.1.6.SWC0700", "Message": "iDRAC is not ready."}]}}`, facts.BMCRefusalBmcNotReady},
+		"unavailable":   {503, "", facts.BMCRefusalBmcNotReady},
+		"a fault":       {500, "", 0},
+		"a page":        {200, "<html/>", 0},
+		"nothing there": {404, "", 0},
+	} {
+		for _, class := range []facts.DeviceClass{facts.DeviceClassGpuCompute, facts.DeviceClassPowershelf} {
+			t.Run(name+" "+class.String(), func(t *testing.T) {
+				t.Parallel()
+				m := newMachine(t, object(t, tray))
+				m.rule(answerRule{path: "/redfish/v1/", status: c.status, body: c.body})
+				client, _ := m.client(t, class)
+				got := answeredFacts(t, client)
+				if got.Refusal != c.want || got.PowerState.Known || got.ChassisHealth != 0 || got.Processors != 0 {
+					t.Errorf("%+v", got)
+				}
+				if (len(got.Unreadable) > 0) != (c.want == 0) {
+					t.Errorf("unread %v", got.Unreadable)
+				}
+			})
+		}
+	}
+}
+
+func TestNoLoginAfterThreeRefusalsInARow(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	m.password = "changed"
+	secret := "admin:secret"
+	c, target := m.client(t, facts.DeviceClassGpuCompute, func(c *Config) { c.Secret = func(string) (string, error) { return secret, nil } })
+	logins := func() int { m.mu.Lock(); defer m.mu.Unlock(); return m.auths["basic"] + m.auths["token"] }
+	for range 6 {
+		if got := answeredFacts(t, c); got.Refusal != facts.BMCRefusalBmcCredentialRefused {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if logins() != 3 {
+		t.Errorf("%d logins with a credential that is refused", logins())
+	}
+	if _, err := c.Power(t.Context(), target); sources.KindOf(err) != sources.KindForbidden || logins() != 3 {
+		t.Errorf("%v, %d logins", err, logins())
+	}
+	c.AllowLogin(target.Address)
+	answeredFacts(t, c)
+	if logins() != 4 {
+		t.Errorf("a person asked, and there are %d logins", logins())
+	}
+	for range 4 {
+		answeredFacts(t, c)
+	}
+	secret = "admin:changed"
+	if got := answeredFacts(t, c); got.Refusal != 0 || got.PowerState.String() != "Off" {
+		t.Errorf("with its new content: %+v", got)
+	}
+}
+
+func TestARefusalNowAndThenIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	c, target := m.client(t, facts.DeviceClassGpuCompute)
+	path := "GET /redfish/v1/Systems$"
+	b := c.bmc(target, c.logins().of("c01"))
+	defer b.close()
+	denied := 0
+	for i, status := range []int{200, 401, 200, 401, 401, 401} {
+		m.mu.Lock()
+		m.answers = nil
+		if status != 200 {
+			m.answers = []answerRule{{path: path, status: status}}
+		}
+		m.mu.Unlock()
+		a, err := b.request(t.Context(), "/redfish/v1/Systems")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.learn("/redfish/v1/Systems", a.refusal(true))
+		if b.denied != nil && denied == 0 {
+			denied = i + 1
+		}
+	}
+	if denied != 6 {
+		t.Errorf("the credential counts as refused after %d answers", denied)
+	}
+	if m.mu.Lock(); true {
+		m.answers = []answerRule{{path: "Storage/1$", status: 401, times: 1}}
+		m.mu.Unlock()
+	}
+	c.AllowLogin(target.Address)
+	if got := answeredFacts(t, c); got.Refusal != 0 || got.Storage != facts.RedfishHealthOK {
+		t.Errorf("one refusal among good answers: %+v", got)
+	}
+}
+
+func TestWithoutACredentialTheBMCIsOnlyReached(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	for name, adjust := range map[string]func(*Config){
+		"none fits":     func(c *Config) { c.Credentials = []Credential{{Match: "x*", Ref: "env:X"}} },
+		"no such file":  func(c *Config) { c.Secret = func(string) (string, error) { return "", fmt.Errorf("no file") } },
+		"not a login":   func(c *Config) { c.Secret = func(string) (string, error) { return "hunter2", nil } },
+		"none is given": func(c *Config) { c.Credentials = nil },
+	} {
+		c, _ := m.client(t, facts.DeviceClassGpuCompute, adjust)
+		if got := answeredFacts(t, c); got.Refusal != facts.BMCRefusalBmcCredentialRefused {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if m.mu.Lock(); len(m.auths) > 0 {
+		t.Errorf("logins: %v", m.auths)
+	}
+	m.mu.Unlock()
+}
+
+func TestCredentialsAreChosenByTheDevicesName(t *testing.T) {
+	t.Parallel()
+	for pattern, names := range map[string][2]string{
+		"*":      {"anything", ""},
+		"r01-c*": {"r01-c17", "r02-c17"},
+		"R01-?":  {"r01-a", "r01-ab"},
+		"*-p*":   {"x-p1", "xp1"},
+		"a*b*c":  {"aXbYbZc", "abcd"},
+		"exact":  {"Exact", "exactly"},
+		"[ab]":   {"[ab]", "a"},
+		"*b":     {"aab", "aba"},
+		"c**":    {"c", "d"},
+	} {
+		if !fits(pattern, names[0]) || names[1] != "" && fits(pattern, names[1]) {
+			t.Errorf("%q against %q", pattern, names)
+		}
+	}
+	c := &Client{config: Config{Credentials: []Credential{{"a*", "env:A"}, {"*", "env:B"}}, Secret: func(ref string) (string, error) { return ref + "x:p:q", nil }}}
+	if l := c.logins().of("abc"); l.user != "env" || l.password != "Ax:p:q" {
+		t.Errorf("%+v", l)
+	}
+	if l := c.logins().of("xyz"); l.password != "Bx:p:q" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestFirmwareIsReadOnceInAWhile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	c, _ := m.client(t, facts.DeviceClassGpuCompute)
+	c.clock = func() time.Time { return now }
+	for range 3 {
+		if got := answeredFacts(t, c); got.Firmware["BMC"] != "7.0" {
+			t.Fatalf("%+v", got.Firmware)
+		}
+	}
+	if n := len(m.requests("FirmwareInventory$")); n != 1 {
+		t.Errorf("asked %d times in three rounds", n)
+	}
+	m.set("/redfish/v1/UpdateService/FirmwareInventory/BMC", "Version", "8.0")
+	now = now.Add(2 * time.Hour)
+	if got := answeredFacts(t, c); got.Firmware["BMC"] != "8.0" {
+		t.Errorf("%+v", got.Firmware)
+	}
+	m.rule(answerRule{path: "FirmwareInventory", status: http.StatusInternalServerError})
+	now = now.Add(2 * time.Hour)
+	if got := answeredFacts(t, c); got.Firmware["BMC"] != "8.0" || got.Unreadable["firmware"] == "" {
+		t.Errorf("%+v", got)
+	}
+}
