@@ -10,6 +10,7 @@ type Provider struct {
 	UUID        string                `json:"uuid"`
 	Site        string                `json:"site"`
 	Name        string                `json:"name"`
+	Parent      string                `json:"parent,omitempty"` // uuid
 	Generation  int                   `json:"generation"`
 	Inventory   map[string]Inventory  `json:"inventory,omitempty"` // by resource class
 	Traits      []string              `json:"traits,omitempty"`    // ascending
@@ -95,8 +96,7 @@ func (s *State) Release(site, consumer string) bool {
 	at := s.AllocationsOf(site, consumer)
 	for _, p := range at {
 		c := s.Providers.Edit(p.Key())
-		delete(c.Allocations, consumer)
-		c.Generation++
+		delete(c.Allocations, consumer) // the generation stays: the real one raises it for a new allocation alone
 		s.Providers.Put(c.Key(), c)
 	}
 	return len(at) > 0
