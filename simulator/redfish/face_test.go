@@ -268,7 +268,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"another media type", "POST", resetPath, "<a/>", []string{"Content-Type", "text/xml"}, 415, "UnrecognizedRequestBody"},
 		{"GET of an action", "GET", resetPath, nil, nil, 405, "OperationNotAllowed"},
 		{"DELETE of a system", "DELETE", systemPath, nil, nil, 405, "OperationNotAllowed"},
-		{"a method nobody knows", "FAKE", systemPath, nil, nil, 501, "MethodNotImplemented"},
+		{"a method nobody knows", "FAKE", systemPath, nil, nil, 405, "OperationNotAllowed"},
 		{"PATCH without an ETag", "PATCH", systemPath, object{"AssetTag": "x"}, nil, 428, "PreconditionRequired"},
 		{"PATCH with an old ETag", "PATCH", systemPath, object{"AssetTag": "x"}, []string{"If-Match", `"old"`}, 412, "PreconditionFailed"},
 		{"reset with an old ETag", "POST", resetPath, object{"ResetType": "ForceOff"}, []string{"If-Match", `"old"`}, 412, "PreconditionFailed"},
@@ -279,7 +279,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"query unknown", "GET", systemPath + "?$filter=x", nil, nil, 501, "QueryNotSupported"},
 		{"another OData", "GET", systemPath, nil, []string{"OData-Version", "4.1"}, 412, "HeaderInvalid"},
 		{"update without an image", "POST", updatePath + "/Actions/UpdateService.SimpleUpdate", object{}, nil, 400, "ActionParameterMissing"},
-		{"update of nothing", "POST", updatePath + "/Actions/UpdateService.SimpleUpdate", object{"ImageURI": "http://i/a_1.0.bin", "Targets": []string{firmwarePath + "/none"}}, nil, 400, "UpdateTargetMissing"},
+		{"update of nothing", "POST", updatePath + "/Actions/UpdateService.SimpleUpdate", object{"ImageURI": "http://i/a_1.0.bin", "Targets": []string{firmwarePath + "/none"}}, nil, 400, "ActionParameterValueNotInList"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := f.ask(c.method, tray, c.path, c.body, c.header...)

@@ -129,7 +129,9 @@ func (v *view) alreadyThere(power string) *answer {
 	case http.StatusBadRequest:
 		return refuse("InvalidOperationForSystemState", power)
 	case http.StatusConflict:
-		return refuse("ResourceInState", power)
+		conflict := refuse("InvalidOperationForSystemState", power)
+		conflict.status = http.StatusConflict
+		return conflict
 	}
 	return &answer{status: http.StatusNoContent}
 }

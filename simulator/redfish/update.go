@@ -146,15 +146,15 @@ func (v *view) update(image string, targets []any) *answer {
 	}
 	version := versionOf(image)
 	if version == "" {
-		return refuse("ImageUnreadable")
+		return refuse("ActionParameterValueFormatError", image, "ImageURI", "UpdateService.SimpleUpdate")
 	}
 	var id string
 	err := v.do("update "+component, func(s *world.State, m *world.Machine) error {
 		if _, ok := m.Firmware[component]; !ok {
-			return &refusal{refuse("UpdateTargetMissing", component)}
+			return &refusal{refuse("ActionParameterValueNotInList", component, "Targets", "UpdateService.SimpleUpdate")}
 		}
 		if m.Update != nil {
-			return &refusal{refuse("UpdateInProgress")}
+			return &refusal{refuse("ResourceInUse")}
 		}
 		id = s.StartUpdate(m, component, version, image)
 		return nil
@@ -205,9 +205,9 @@ func (v *view) push() *answer {
 	}
 	switch {
 	case !described:
-		return refuse("InvalidUpload", "UpdateParameters")
+		return refuse("ActionParameterMissing", "MultipartHttpPushUri", "UpdateParameters")
 	case image == "":
-		return refuse("InvalidUpload", "UpdateFile")
+		return refuse("ActionParameterMissing", "MultipartHttpPushUri", "UpdateFile")
 	}
 	return v.update(image, targets)
 }

@@ -67,7 +67,7 @@ func (v *view) handle() *answer {
 	switch v.r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete:
 	default:
-		return refuse("MethodNotImplemented", v.r.Method)
+		return refuse("OperationNotAllowed").with("Allow", "GET, HEAD, POST, PATCH, DELETE")
 	}
 	if version := v.r.Header.Get("OData-Version"); version != "" && version != "4.0" {
 		return refuse("HeaderInvalid", "OData-Version")
@@ -93,7 +93,7 @@ func (v *view) handle() *answer {
 		return refuse("ResourceMissingAtURI", path)
 	}
 	if res.board && !v.m.On {
-		return refuse("HostUnavailable")
+		return refuse("ResourceInStandby")
 	}
 	body := res.render(v)
 	if body == nil {
@@ -263,7 +263,7 @@ func (v *view) act(a *action) *answer {
 	}
 	owner := v.find(a.owner)
 	if owner == nil || owner.board && !v.m.On {
-		return refuse("HostUnavailable")
+		return refuse("ResourceInStandby")
 	}
 	if refused := v.precondition(a.owner, owner.render(v), false); refused != nil {
 		return refused
