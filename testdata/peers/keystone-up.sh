@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Starts a real Keystone on loopback for the tests: SQLite, Fernet tokens.
 # Idempotent. Makes user admin (project admin, role admin), project service with
-# the user ironic (role admin), region RegionOne, and the catalog asked for.
+# the users ironic and placement (role admin), region RegionOne, and the catalog
+# asked for.
 #
 #   keystone-up.sh DIR [PORT]    DIR gets everything it writes; PORT default 16500
 #
 # The last line on stdout is the identity endpoint; progress goes to stderr.
 # Environment, all optional:
-#   KEYSTONE_PASSWORD   of admin and of ironic (default secret)
+#   KEYSTONE_PASSWORD   of all users (default secret)
 #   KEYSTONE_ENDPOINTS  catalog, "type=url type=url", such as "baremetal=http://127.0.0.1:16385"
 #   KEYSTONE_EXPIRY     seconds that a token lives (default 3600)
 #   KEYSTONE_FRESH      1 drops the database first
@@ -161,9 +162,10 @@ def make(kind, name, **fields):
     return call('GET', '/%ss?name=%s' % (kind, name))[1][kind + 's'][0]['id']
 
 project = make('project', 'service', domain_id='default')
-user = make('user', 'ironic', domain_id='default', password=password)
 role = {r['name']: r['id'] for r in call('GET', '/roles')[1]['roles']}['admin']
-call('PUT', '/projects/%s/users/%s/roles/%s' % (project, user, role))
+for name in 'ironic', 'placement':
+    user = make('user', name, domain_id='default', password=password)
+    call('PUT', '/projects/%s/users/%s/roles/%s' % (project, user, role))
 
 services = {s['type']: s['id'] for s in call('GET', '/services')[1]['services']}
 for entry in catalog.split():

@@ -5,15 +5,16 @@
 #   run.sh [flags of go test]
 #
 # Environment, all optional:
-#   PEERS             which to start: ironic, ironic-basic, ironic-keystone, slurm-bookworm
-#                     (22.05), slurm-trixie (24.11), slurm-forky (26.05); default all but the last
+#   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
+#                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
+#                     (24.11), slurm-forky (26.05); default all but the last
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   PEER_PACKAGES     the packages to test (default the adapters and the end-to-end scenario)
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
-peers=${PEERS:-ironic ironic-basic ironic-keystone slurm-bookworm slurm-trixie}
+peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 work=$(mktemp -d /tmp/muster-peers-XXXXXX) # short: SLURM's sockets lie below it
 chmod 755 "$work"                          # its daemons run as users of their own
@@ -26,9 +27,11 @@ stop() {
   for name in $peers; do
     case $name in
       slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
+      placement) "$here/placement-down.sh" "$work/$name" || true ;;
       *) "$here/ironic-down.sh" "$work/$name" || true ;;
     esac
   done
+  "$here/placement-down.sh" "$work/placement-keystone" || true
   "$here/keystone-down.sh" "$work/keystone" || true
   if [ "$code" = 0 ]; then rm -rf "$work"; else say "logs are in $work"; fi
   exit "$code"
@@ -63,9 +66,14 @@ up() {
     ironic) "$here/ironic-up.sh" "$work/$name" "$2" >"$out" ;;
     ironic-basic) IRONIC_AUTH=http_basic "$here/ironic-up.sh" "$work/$name" "$2" >"$out" ;;
     ironic-keystone)
-      KEYSTONE_ENDPOINTS="baremetal=http://127.0.0.1:$2" "$here/keystone-up.sh" "$work/keystone" "$3" >"$work/keystone.out"
-      IRONIC_AUTH=keystone KEYSTONE_URL=$(tail -n 1 "$work/keystone.out") "$here/ironic-up.sh" "$work/$name" "$2" >"$out"
+      KEYSTONE_ENDPOINTS="baremetal=http://127.0.0.1:$2 placement=http://127.0.0.1:$(($2 + 4))" \
+        "$here/keystone-up.sh" "$work/keystone" "$3" >"$work/keystone.out"
+      local identity
+      identity=$(tail -n 1 "$work/keystone.out")
+      PLACEMENT_AUTH=keystone KEYSTONE_URL=$identity "$here/placement-up.sh" "$work/placement-keystone" "$(($2 + 4))" >"$work/placement-keystone.out"
+      IRONIC_AUTH=keystone KEYSTONE_URL=$identity "$here/ironic-up.sh" "$work/$name" "$2" >"$out"
       ;;
+    placement) "$here/placement-up.sh" "$work/$name" "$2" >"$out" ;;
     slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
     *) say "no such peer: $name" && return 1 ;;
   esac
@@ -99,8 +107,10 @@ for name in $peers; do
     ironic-basic) export MUSTER_PEER_IRONIC_BASIC=http://admin:secret@${address#http://} ;;
     ironic-keystone)
       identity=$(tail -n 1 "$work/keystone.out")
-      export MUSTER_PEER_IRONIC_KEYSTONE=http://admin:secret@${identity#http://}
+      export MUSTER_PEER_KEYSTONE=http://admin:secret@${identity#http://}
+      export MUSTER_PEER_IRONIC_KEYSTONE=$MUSTER_PEER_KEYSTONE MUSTER_PEER_PLACEMENT_KEYSTONE=$MUSTER_PEER_KEYSTONE
       ;;
+    placement) export MUSTER_PEER_PLACEMENT=$address ;;
     slurm-*) slurms+=("$work/$name/slurm.env") ;;
   esac
 done
