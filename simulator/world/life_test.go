@@ -76,7 +76,7 @@ func TestLifeIsTheSameAgain(t *testing.T) {
 }
 
 // Something visible changes often enough to be watched, and the fleet does not
-// run down: a day later customers still have about as much as before.
+// run down: hours later customers still have about as much as before.
 func TestLifeGoesOn(t *testing.T) {
 	t.Parallel()
 	h := start()
@@ -103,7 +103,7 @@ func TestLifeGoesOn(t *testing.T) {
 	if n := steps(); n < 200 || n > 500 {
 		t.Errorf("%d things happened in an hour", n)
 	}
-	h.at = h.at.Add(23 * time.Hour)
+	h.at = h.at.Add(5 * time.Hour)
 	if last := rented(); last < first/3 {
 		t.Errorf("customers have %d machines, it were %d", last, first)
 	}

@@ -16,6 +16,7 @@ type Options struct {
 	Shape Shape
 	Clock func() time.Time // default time.Now
 	Lives bool             // things happen by themselves too, see life.go
+	Long  int64            // bytes at which a journal is shortened, default 32 MiB
 }
 
 // State is the world at one instant. It is given to the functions of Read and
@@ -75,6 +76,7 @@ type World struct {
 	kept    []Effect             // everything from outside, in order
 	touched map[string]time.Time // when somebody outside last acted on a machine
 	changed chan struct{}
+	moved   map[at]struct{} // while it is opened: rows that the journal has changed
 }
 
 // change is a row as it was before.
@@ -93,8 +95,11 @@ func Open(o Options) (*World, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Long == 0 {
+		o.Long = shortenAt
+	}
 	o.Shape = o.Shape.withDefaults()
-	w := &World{options: o, tables: map[string]anyTable{}, changed: make(chan struct{}), touched: map[string]time.Time{}}
+	w := &World{options: o, tables: map[string]anyTable{}, changed: make(chan struct{}), touched: map[string]time.Time{}, moved: map[at]struct{}{}}
 	w.state = tables{
 		Sites: newTable(w, "sites", siteKind()), Racks: newTable(w, "racks", rackKind()), Machines: newTable(w, "machines", machineKind()),
 		Ports: newTable(w, "ports", portKind()), Customs: newTable(w, "customs", customKind()), Credentials: newTable(w, "credentials", credentialKind()),
@@ -119,6 +124,9 @@ func Open(o Options) (*World, error) {
 	w.journal, err = openJournal(o.Dir, w.restore)
 	if err != nil {
 		return nil, fmt.Errorf("open the simulator's journal: %w", err)
+	}
+	if err := w.shorten(o.Dir); err != nil {
+		return nil, fmt.Errorf("shorten the simulator's journal: %w", err)
 	}
 	return w, w.wake()
 }
@@ -149,6 +157,7 @@ func (w *World) restore(e *entry) error {
 		if err := t.restore(e.Rows[i].Key, e.Rows[i].Row); err != nil {
 			return err
 		}
+		w.moved[at{e.Rows[i].Table, e.Rows[i].Key}] = struct{}{}
 	}
 	w.keep(e.Effects)
 	w.setDue()

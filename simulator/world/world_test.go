@@ -2,8 +2,10 @@ package world
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -160,5 +162,57 @@ func TestTimersRunInOrder(t *testing.T) {
 	h.at = h.at.Add(time.Hour)
 	if m := tray(t, w); !m.On || !m.LastReset.Equal(began.Add(PowerDelay)) {
 		t.Errorf("the tray is %+v", m)
+	}
+}
+
+// A long journal is shortened when it is opened, and leads to the same.
+func TestALongJournalIsShortened(t *testing.T) {
+	t.Parallel()
+	dir, h := t.TempDir(), start()
+	w := open(t, dir, h)
+	key := tray(t, w).Key()
+	for range 50 {
+		if err := w.Do(Effect{Face: "redfish", Op: "reset", Subject: key}, func(s *State) error {
+			s.Switch(s.Machines.Get(key), "reset", false, true)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		h.at = h.at.Add(time.Minute)
+	}
+	if err := w.Do(Effect{Face: "netbox", Op: "delete", Subject: "x"}, func(s *State) error {
+		s.Machines.Delete("sim1/sim1-r01-c02")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before, effects := tray(t, w), w.Effects(0)
+	info, err := os.Stat(filepath.Join(dir, journalName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second one reads what the first one wrote
+		again, err := Open(Options{Dir: dir, Shape: w.Shape(), Clock: h.now, Long: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := tray(t, again); fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+		if !reflect.DeepEqual(effects, again.Effects(0)) {
+			t.Error("the effects are others")
+		}
+		again.Read(func(s *State) {
+			if s.Machines.Get("sim1/sim1-r01-c02") != nil {
+				t.Error("what was deleted is there again")
+			}
+		})
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, err := os.Stat(filepath.Join(dir, journalName))
+	if err != nil || short.Size() >= info.Size()/2 {
+		t.Errorf("it was %d bytes long and is %d, %v", info.Size(), short.Size(), err)
 	}
 }
