@@ -14,10 +14,10 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "muster",
 		Short: "Decide what every machine of a fleet is fit for, and say why",
-		Long: `muster reads what Ironic, SLURM and the machines' BMCs say, and decides by
+		Long: `muster reads what NetBox, Ironic, SLURM and the machines' BMCs say, and decides by
 policies that you write in CUE what each machine is fit for.
 
-Begin with ` + "`muster dev --facts testdata/fleet`" + `: it brings its own database.
+Begin with ` + "`muster dev`" + `: it brings its own database and a simulated fleet.
 `,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -40,7 +40,7 @@ Begin with ` + "`muster dev --facts testdata/fleet`" + `: it brings its own data
 			root.AddCommand(c)
 		}
 	}
-	add("run", a.devCommand(), a.serveCommand(), a.migrateCommand(), a.configCommand())
+	add("run", a.devCommand(), a.serveCommand(), a.simulatorCommand(), a.migrateCommand(), a.configCommand())
 	add("ask", a.deviceCommand(), a.explainCommand(), a.sourceCommand())
 	add("policy", a.vetCommand(), a.testCommand(), a.fmtCommand())
 	add("admin", a.policyCommand(), a.siteCommand(), a.tokenCommand(), a.snapshotCommand())

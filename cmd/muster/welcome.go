@@ -15,13 +15,18 @@ import (
 const (
 	firstDevices = 10 * time.Second // how long the welcome waits for devices
 	firstDrained = 2 * time.Second  // of that, for one that is drained
+	firstFleet   = 8 * time.Second  // the same where a simulated fleet is read for the first time
 	firstPause   = 250 * time.Millisecond
 )
 
 // welcome says where the server is and what to do next. It waits a moment for
 // the first devices, so that the commands it shows name one that is there.
 func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
-	name := firstName(ctx, r.Credentials)
+	patience := firstDrained
+	if r.Fleet {
+		patience = firstFleet
+	}
+	name := firstName(ctx, r.Credentials, patience)
 	if ctx.Err() != nil {
 		return
 	}
@@ -34,6 +39,9 @@ func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
 	if facts != "" {
 		fmt.Fprintf(&b, "  facts     %s  (edit a file: the world has changed)\n", facts)
 	}
+	if r.Fleet {
+		fmt.Fprintf(&b, "  fleet     simulated, it lives by itself  (`%s simulator --help`: make it misbehave)\n", a.args[0])
+	}
 	fmt.Fprintf(&b, "  data      %s\n", r.DataDir)
 	fmt.Fprintf(&b, "\nOpen it:\n\n  %s/ui/login/?token=%s\n", r.URL, r.Token)
 	fmt.Fprintf(&b, "\nAsk it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/fleet/summary/\n", r.Token, r.URL)
@@ -42,13 +50,45 @@ func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
 	if usual, err := embedded.DefaultDir(a.getenv); err != nil || usual != r.DataDir {
 		where = " --data-dir " + quoted(r.DataDir)
 	}
-	fmt.Fprintf(&b, "\nNext:\n\n  %s device list%s\n  %s explain device %s%s\n", program, where, program, quoted(name), where)
-	if facts == "" && name == noName {
-		fmt.Fprintf(&b, "  %s site apply FILE%s\n", program, where)
-	} else {
-		fmt.Fprintf(&b, "  %s vet %s\n", program, quoted(r.Policies))
+	b.WriteString("\nNext:\n\n")
+	for _, next := range a.next(ctx, r, facts, name) {
+		fmt.Fprintf(&b, "  %s %s\n", program, strings.Replace(next, atDir, where, 1))
 	}
 	fmt.Fprintln(a.stdout, b.String())
+}
+
+// atDir stands in a command for the flag that names the data directory.
+const atDir = " @"
+
+// next gives three commands that fit what runs.
+func (a *app) next(ctx context.Context, r dev.Running, facts, name string) []string {
+	switch {
+	case r.Fleet:
+		return []string{
+			"explain device " + quoted(name) + atDir,
+			"simulator fault health " + quoted(healthyName(ctx, r.Credentials)) + " --part gpus --state Critical" + atDir + "  (and see it react)",
+			"vet " + quoted(r.Policies) + "  (after an edit of policies/status/operational.cue)",
+		}
+	case facts == "" && name == noName:
+		return []string{"device list" + atDir, "explain device " + quoted(name) + atDir, "site apply FILE" + atDir}
+	}
+	return []string{"device list" + atDir, "explain device " + quoted(name) + atDir, "vet " + quoted(r.Policies)}
+}
+
+// healthyName gives the name of a healthy device that a customer could have, or
+// has, so that a fault of it is seen.
+func healthyName(ctx context.Context, credentials client.Credentials) string {
+	server, err := client.New(credentials)
+	if err != nil {
+		return noName
+	}
+	for _, status := range []string{"available", "in_use"} {
+		query := url.Values{"operational_status": {status}, "health_status": {"healthy"}}
+		if found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1); err == nil && len(found) > 0 {
+			return found[0].Name
+		}
+	}
+	return "sim1-r01-c01"
 }
 
 // noName stands for a device where there is none yet.
@@ -56,7 +96,7 @@ const noName = "NAME"
 
 // firstName gives the name of a device worth explaining: one in quarantine if
 // there is any, if possible one that SLURM has drained.
-func firstName(ctx context.Context, credentials client.Credentials) string {
+func firstName(ctx context.Context, credentials client.Credentials, drained time.Duration) string {
 	server, err := client.New(credentials)
 	if err != nil {
 		return noName
@@ -67,7 +107,7 @@ func firstName(ctx context.Context, credentials client.Credentials) string {
 	began := time.Now()
 	for ctx.Err() == nil && time.Since(began) < firstDevices {
 		query := url.Values{"operational_status": {"quarantine"}}
-		if time.Since(began) < firstDrained {
+		if time.Since(began) < drained {
 			query.Set("slurm_states", "DRAIN")
 		}
 		if found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1); err == nil && len(found) > 0 {

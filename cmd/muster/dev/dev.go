@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/migrations"
+	"github.com/musterhq/muster/simulator/world"
 	"github.com/musterhq/muster/store"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	PostgresBin string // where its programs are; "" looks for them
 	Policies    string // the folder to watch; "" is DATA/policies, written out when missing
 	Sites       []fleet.SiteSpec
+	Fleet       *world.Shape // a simulated fleet, of what is not 0; nil: none
+	Program     string       // muster itself, to run the fleet; "" is the one that runs
 	Log         hclog.Logger
 	Now         func() time.Time
 
@@ -52,6 +55,7 @@ type Running struct {
 	DataDir  string
 	Policies string
 	Moved    string // where --fresh moved the directory that was there
+	Fleet    bool   // there is a simulated one
 }
 
 // RunningError says that one runs already; its Owner.URL names it.
@@ -67,17 +71,29 @@ type instance struct {
 	db       *store.DB
 	policy   *devices.Policy
 	listener net.Listener
+	fleet    *simulation // nil: none
 }
 
 // Run runs a development server until ctx ends. A *RunningError says that one
 // runs on the data directory already.
 func Run(ctx context.Context, o Options) (err error) {
 	i := &instance{Options: o}
+	if i.Program == "" {
+		if i.Program, err = ownProgram(); err != nil {
+			return err
+		}
+	}
 	defer func() { err = errors.Join(err, i.close(ctx)) }()
 	if err := i.open(ctx); err != nil {
 		return err
 	}
+	if err := i.simulate(ctx); err != nil {
+		return err
+	}
 	if err := i.policies(ctx); err != nil {
+		return err
+	}
+	if err := i.fleetSites(ctx); err != nil {
 		return err
 	}
 	seed := server.Seed{Policies: os.DirFS(i.Policies), Sites: i.Sites, Actor: actor}
@@ -104,8 +120,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	group.Go(func() error { return s.Run(ctx) })
 	group.Go(func() error { return i.watch(ctx) })
 	group.Go(func() error { return i.outlive(ctx) })
+	group.Go(func() error { return i.keepFleet(ctx) })
 	group.Go(func() error {
-		i.Ready(ctx, Running{Credentials: credentials, DataDir: i.DataDir, Policies: i.Policies, Moved: i.moved})
+		i.Ready(ctx, Running{Credentials: credentials, DataDir: i.DataDir, Policies: i.Policies, Moved: i.moved, Fleet: i.fleet != nil})
 		return nil
 	})
 	return group.Wait()
@@ -196,6 +213,9 @@ func (i *instance) outlive(ctx context.Context) error {
 // tellSites says of the sites that were given and are not what is stored: an
 // operator may have changed them since.
 func (i *instance) tellSites(ctx context.Context) {
+	if i.fleet != nil {
+		return // they follow the fleet, and an operator's changes to them stay
+	}
 	for _, spec := range i.Sites {
 		stored, err := store.SiteByName(ctx, i.db, spec.Name)
 		if err == nil && sameSite(stored.Spec, spec) {
@@ -234,6 +254,7 @@ func (i *instance) close(ctx context.Context) error {
 	if i.listener != nil {
 		errs = append(errs, i.listener.Close())
 	}
+	errs = append(errs, i.fleet.stop(ctx))
 	if i.db != nil {
 		i.db.Close()
 	}
