@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,7 +20,17 @@ type fleetView struct {
 	BundleVersion string      `json:"bundle_version"`
 	Total         countsView  `json:"total"`
 	Sites         []siteCount `json:"sites"`
+	Sources       []sourceRow `json:"sources"` // those that a person should look at
 	Recent        []changeRow `json:"recent_changes"`
+}
+
+// sourceRow is a source that fails, waits for a person or has findings.
+type sourceRow struct {
+	Site          string         `json:"site"`
+	Source        string         `json:"source"`
+	FailingSince  *time.Time     `json:"failing_since"`
+	Alert         *string        `json:"alert"`
+	FindingCounts map[string]int `json:"finding_counts"`
 }
 
 // countsView counts devices. Retired ones are in none of it, inventory-only
@@ -86,7 +97,11 @@ func (s *Server) summary(r *request) (*fleetView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Recent: []changeRow{}}
+	reports, err := store.AllSourceReports(r.Context(), s.DB)
+	if err != nil {
+		return nil, err
+	}
+	v := &fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Sources: troubled(sites, reports), Recent: []changeRow{}}
 	for i := range sites {
 		one := siteCount{Site: sites[i].Spec.Name, countsView: emptyCounts(), StaleSources: listed(stale[sites[i].ID])}
 		if at := slices.IndexFunc(counted, func(c store.SiteCount) bool { return c.SiteID == sites[i].ID }); at >= 0 {
@@ -102,6 +117,33 @@ func (s *Server) summary(r *request) (*fleetView, error) {
 		})
 	}
 	return v, nil
+}
+
+// troubled lists the sources of sites that a person should look at, those that
+// wait for one first.
+func troubled(sites []fleet.Site, reports []store.SourceReport) []sourceRow {
+	rows := []sourceRow{}
+	for i := range reports {
+		report := &reports[i]
+		at := slices.IndexFunc(sites, func(s fleet.Site) bool { return s.ID == report.SiteID })
+		if at < 0 || report.Alert == "" && report.FailingSince.IsZero() && len(report.Findings) == 0 {
+			continue
+		}
+		rows = append(rows, sourceRow{
+			Site: sites[at].Spec.Name, Source: report.Source, FailingSince: instant(report.FailingSince), Alert: orNil(report.Alert), FindingCounts: report.Findings,
+		})
+	}
+	urgency := func(r sourceRow) int {
+		switch {
+		case r.Alert != nil:
+			return 0
+		case r.FailingSince != nil:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(rows, func(a, b sourceRow) int { return cmp.Or(urgency(a)-urgency(b), cmp.Compare(a.Site, b.Site)) })
+	return rows
 }
 
 func emptyCounts() countsView {

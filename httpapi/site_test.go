@@ -1,13 +1,16 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/store"
@@ -80,6 +83,42 @@ func TestAPersonConfirmsExactlyTheSetThatWasLookedAt(t *testing.T) {
 	}
 	if n := w.count("select count(*) from source_confirmations where refs = '{a,b,c}' and used_at is null"); n != 1 {
 		t.Errorf("%d confirmations, want 1", n)
+	}
+}
+
+func TestTheSummaryNamesTheSourcesToLookAt(t *testing.T) {
+	w := newWorld(t)
+	w.finish(w.annex, "slurm")
+	tell := func(source, kind, alert string) {
+		t.Helper()
+		f := devices.Finish{SiteID: w.lab.ID, Source: source, Owner: owner, Epoch: 1, At: w.clock(), Alert: alert, Kinds: []string{kind}}
+		if kind != "" {
+			f.Findings = []fleet.Finding{{Kind: kind, Ref: "x"}}
+		}
+		must(t, w.svc.FinishSweep(w.ctx(), f))
+	}
+	tell("slurm", fleet.FindingUnjoined, "")
+	tell("ironic", "", "12 of 16 are missing")
+	must(t, w.svc.FailSweep(w.ctx(), w.annex.ID, "ironic", owner, 1, "Stale"))
+	v := w.get("/api/v1/fleet/summary/")["sources"].([]any)
+	var got []string
+	for _, one := range v {
+		row := one.(map[string]any)
+		got = append(got, fmt.Sprint(row["site"], " ", row["source"], " ", row["alert"], " ", row["finding_counts"]))
+	}
+	if want := []string{"lab ironic 12 of 16 are missing map[]", "annex ironic <nil> map[]", "lab slurm <nil> map[unjoined:1]"}; !cmp.Equal(got, want) {
+		t.Errorf("sources %q, want %q", got, want)
+	}
+	_, cookie := w.login(w.token, "/ui/")
+	text := w.ask("", http.MethodGet, "/ui/", nil, header("Cookie", cookie)).text()
+	for _, want := range []string{"Sources to look at", "waits for a person: 12 of 16 are missing", "fails since", "unjoined 1", "muster source show lab ironic"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q: %s", want, text)
+		}
+	}
+	annex := w.makeToken(store.Token{Scopes: []string{httpapi.DeviceRead}, Sites: []string{"annex"}})
+	if seen := w.ask(annex, http.MethodGet, "/api/v1/fleet/summary/", nil).json()["sources"].([]any); len(seen) != 1 {
+		t.Errorf("who sees the annex alone is told of %v", seen)
 	}
 }
 
