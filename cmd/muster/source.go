@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -174,7 +175,7 @@ func (a *app) printSource(s *sourceDetail) error {
 		if f.DeviceID != nil {
 			device = fmt.Sprint(*f.DeviceID)
 		}
-		findings = append(findings, []string{f.Kind, f.Ref, device, a.ago(&f.Since), string(f.Detail)})
+		findings = append(findings, []string{f.Kind, f.Ref, device, a.ago(&f.Since), detailText(f.Detail)})
 	}
 	fmt.Fprintln(a.stdout)
 	if err := render.Table(a.stdout, []string{"FINDING", "REF", "DEVICE", "SINCE", "DETAIL"}, findings); err != nil {
@@ -184,6 +185,32 @@ func (a *app) printSource(s *sourceDetail) error {
 		fmt.Fprintf(a.stderr, "there are more findings: %s\n", *s.Next)
 	}
 	return nil
+}
+
+// detailText spells what a finding says in words: an object as its fields in
+// the order of their names.
+func detailText(detail json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(detail, &fields) != nil || len(fields) == 0 {
+		return strings.Trim(string(detail), "{}")
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		words = append(words, name+" "+valueText(fields[name]))
+	}
+	return strings.Join(words, ", ")
+}
+
+func valueText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return strconv.Quote(text)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(value, &fields) == nil {
+		return "(" + detailText(value) + ")"
+	}
+	return string(value)
 }
 
 func (a *app) sourceConfirmCommand() *cobra.Command {
