@@ -68,6 +68,59 @@ func TestWhatBecomesOfAMachine(t *testing.T) {
 	}
 }
 
+// What becomes of a machine in Ironic and SLURM is seen there.
+func TestWhatBecomesOfANode(t *testing.T) {
+	t.Parallel()
+	c, w, _, _ := command(t)
+	var name string
+	w.Read(func(s *world.State) {
+		for _, m := range s.Machines.All() {
+			if m.Slurm != "" && m.Node != "" && !s.SlurmNodes.Get(world.Key(m.Site, m.Slurm)).Has(world.SlurmDrain) {
+				name = m.Name
+			}
+		}
+	})
+	if name == "" {
+		t.Fatal("no machine is in both")
+	}
+	for _, one := range []struct {
+		kind string
+		is   func(*world.State, *world.Machine, *world.SlurmNode, *world.Node) bool
+	}{
+		{"drain", func(_ *world.State, _ *world.Machine, sn *world.SlurmNode, _ *world.Node) bool {
+			return sn.Has(world.SlurmDrain) && sn.Reason == "because"
+		}},
+		{"resume", func(_ *world.State, _ *world.Machine, sn *world.SlurmNode, _ *world.Node) bool {
+			return !sn.Has(world.SlurmDrain)
+		}},
+		{"slurmd-down", func(_ *world.State, m *world.Machine, sn *world.SlurmNode, _ *world.Node) bool {
+			return m.SlurmdDown && !sn.Silent.IsZero()
+		}},
+		{"slurmd-up", func(_ *world.State, m *world.Machine, sn *world.SlurmNode, _ *world.Node) bool {
+			return !m.SlurmdDown && !sn.Up.IsZero()
+		}},
+		{"clean-fails", func(_ *world.State, _ *world.Machine, _ *world.SlurmNode, n *world.Node) bool {
+			return n.Fails == world.WorkClean
+		}},
+		{"deploy-fails", func(_ *world.State, _ *world.Machine, _ *world.SlurmNode, n *world.Node) bool {
+			return n.Fails == world.WorkDeploy
+		}},
+	} {
+		_, err := c.Fault(t.Context(), control.Fault{Rule: faultproxy.Rule{Kind: faultproxy.Kind(one.kind)}, Device: name, Reason: "because"})
+		w.Read(func(s *world.State) {
+			m := s.Machines.Get("sim1/" + name)
+			if n, sn := s.Nodes.Get(world.Key("sim1", m.Node)), s.SlurmNodes.Get(world.Key("sim1", m.Slurm)); err != nil || !one.is(s, m, sn, n) {
+				t.Errorf("%s: %v, it is %+v, %+v, %+v", one.kind, err, m, sn, n)
+			}
+		})
+	}
+	for _, kind := range []string{"drain", "slurmd-down", "clean-fails"} {
+		if _, err := c.Fault(t.Context(), control.Fault{Rule: faultproxy.Rule{Kind: faultproxy.Kind(kind)}, Device: "sim1-r01-p01"}); err == nil {
+			t.Errorf("%s befalls a power shelf", kind)
+		}
+	}
+}
+
 // What cannot be is refused and leaves nothing.
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()

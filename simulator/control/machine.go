@@ -31,7 +31,7 @@ func Machines() []Machine {
 			if m.Address == "" {
 				return fmt.Errorf("%s has no BMC", m.Name)
 			}
-			s.EditMachine(m, func(m *world.Machine) { change(s, &m.BMC, f) })
+			s.EditBMC(m, func(b *world.BMC) { change(s, b, f) })
 			return nil
 		}
 	}
@@ -57,8 +57,53 @@ func Machines() []Machine {
 			s.Switch(m, "power button", true)
 			return nil
 		}},
+		{"clean-fails", "the next cleaning in Ironic fails", fails(world.WorkClean)},
+		{"deploy-fails", "the next deployment in Ironic fails", fails(world.WorkDeploy)},
+		{"inspect-fails", "the next inspection in Ironic fails", fails(world.WorkInspect)},
+		{"slurmd-down", "its slurmd ends", slurmd(false)},
+		{"slurmd-up", "its slurmd starts again", slurmd(true)},
+		{"drain", "a person drains it in SLURM, with --reason", slurmState(world.SlurmDrain)},
+		{"resume", "a person resumes it in SLURM", slurmState("RESUME")},
 	}
 }
+
+// fails has the next work of a kind fail at a machine's node.
+func fails(work string) func(*world.State, *world.Machine, *Fault) error {
+	return func(s *world.State, m *world.Machine, _ *Fault) error {
+		n := s.Nodes.Edit(world.Key(m.Site, m.Node))
+		if m.Node == "" || n == nil {
+			return fmt.Errorf("Ironic does not know %s", m.Name)
+		}
+		n.Fails = work
+		s.Nodes.Put(n.Key(), n)
+		return nil
+	}
+}
+
+func slurmd(up bool) func(*world.State, *world.Machine, *Fault) error {
+	return func(s *world.State, m *world.Machine, _ *Fault) error {
+		if m.Slurm == "" {
+			return notInSlurm(m)
+		}
+		s.SetSlurmd(m, up)
+		return nil
+	}
+}
+
+// slurmState is a person with scontrol.
+func slurmState(state string) func(*world.State, *world.Machine, *Fault) error {
+	return func(s *world.State, m *world.Machine, f *Fault) error {
+		if m.Slurm == "" {
+			return notInSlurm(m)
+		}
+		if f.Reason == "" && state == world.SlurmDrain {
+			f.Reason = "drained by hand"
+		}
+		return s.UpdateSlurmNode(m.Site, m.Slurm, world.SlurmUpdate{State: []string{state}, Reason: f.Reason, User: "root"})
+	}
+}
+
+func notInSlurm(m *world.Machine) error { return fmt.Errorf("SLURM does not know %s", m.Name) }
 
 func or(d, other time.Duration) time.Duration {
 	if d > 0 {
