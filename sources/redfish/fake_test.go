@@ -2,12 +2,20 @@ package redfish
 
 import (
 	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	cryptorand "crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -66,10 +74,29 @@ func newMachine(t testing.TB, tree map[string]any) *machine {
 	m.server = httptest.NewUnstartedServer(m)
 	m.server.Config.ErrorLog = nil
 	m.server.Config.ErrorLog = hclog.NewNullLogger().StandardLogger(nil)
+	m.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	m.server.StartTLS()
 	t.Cleanup(m.server.Close)
 	return m
 }
+
+// certificate is of a cheap key: many handshakes are made.
+var certificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), cryptorand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bmc"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	raw, err := x509.CreateCertificate(cryptorand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+})
 
 func (m *machine) address() (string, int) {
 	ap := netip.MustParseAddrPort(m.server.Listener.Addr().String())

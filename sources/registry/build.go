@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/netbox"
 	"github.com/musterhq/muster/sources/recorded"
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/slurm"
 )
 
@@ -32,6 +34,8 @@ func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error
 		return r.slurm(spec.Name, spec.Sources.Slurm)
 	case source == "netbox" && spec.Sources.NetBox != nil:
 		return r.netbox(spec)
+	case source == "bmc" && spec.Sources.BMC != nil:
+		return r.bmc(site)
 	case spec.Has(source):
 		return nil, ErrNoClient
 	}
@@ -75,6 +79,32 @@ func (r *Registry) netbox(spec *fleet.SiteSpec) (sources.Source, error) {
 		config.Token = token
 	}
 	client, err := netbox.New(config, r.options.Clock, r.options.Log)
+	if err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func (r *Registry) bmc(site *fleet.Site) (sources.Source, error) {
+	if r.options.BMCs == nil {
+		return nil, errors.New("nothing tells which BMCs the site has")
+	}
+	id, s := site.ID, site.Spec.Sources.BMC
+	config := redfish.Config{
+		Targets: func(ctx context.Context) ([]redfish.Target, error) { return r.options.BMCs(ctx, id) },
+		Secret:  Secret, // when it is used: a secret that changed is seen by the next round
+		Port:    s.Port, Networks: s.Networks,
+		TLS:     redfish.TLS{CAFile: s.TLS.CA, Fingerprints: s.TLS.Fingerprints, Insecure: s.TLS.Insecure},
+		Timeout: time.Duration(s.Timeout), ConnectTimeout: time.Duration(s.ConnectTimeout), InFlight: s.InFlight,
+		Rand: r.options.Rand,
+	}
+	for _, c := range s.Credentials {
+		config.Credentials = append(config.Credentials, redfish.Credential{Match: c.Match, Ref: c.Ref})
+	}
+	if r.options.Redfish != nil {
+		config.Meter = r.options.Redfish(site.Spec.Name)
+	}
+	client, err := redfish.New(config, r.options.Clock, r.options.Log)
 	if err != nil {
 		return nil, err
 	}

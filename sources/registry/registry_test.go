@@ -194,7 +194,7 @@ func TestWhatCannotBeBuiltSaysWhy(t *testing.T) {
 		want   string
 	}{
 		"no such source":     {"slurm", func(*fleet.SiteSpec) {}, `no source "slurm"`},
-		"no client":          {"bmc", func(s *fleet.SiteSpec) { s.Sources.BMC = &fleet.BMCSource{} }, registry.ErrNoClient.Error()},
+		"BMCs unknown":       {"bmc", func(s *fleet.SiteSpec) { s.Sources.BMC = &fleet.BMCSource{} }, "which BMCs"},
 		"no recorded source": {"weather", func(s *fleet.SiteSpec) { s.Sources.Recorded = map[string]string{"weather": "x"} }, `"weather"`},
 		"a netbox without our sites": {"netbox", func(s *fleet.SiteSpec) {
 			s.Sources.NetBox = &fleet.NetBoxSource{Endpoint: fleet.Endpoint{URL: "http://x"}, Token: "file:" + missing}
