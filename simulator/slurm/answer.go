@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/musterhq/muster/simulator/wire"
 )
 
 // exchange is one request and its answer in the making.
@@ -28,7 +30,7 @@ type document struct {
 
 // set adds a member, whose value add appends.
 func (d *document) set(name string, add func(b []byte) []byte) {
-	d.body = append(quote(d.body, name), ':')
+	d.body = append(wire.Quote(d.body, name), ':')
 	d.body = append(add(d.body), ',')
 }
 
@@ -39,16 +41,16 @@ func (d *document) raw(name, value string) {
 // fail adds an error in the form that most answers of the version have.
 func (d *document) fail(e fault) {
 	d.errors = append(d.errors, fmt.Sprintf(`{"description":%s,"error_number":%d,"error":%s,"source":%s}`,
-		quote(nil, e.about), e.number, quote(nil, e.text), quote(nil, e.source)))
+		wire.Quote(nil, e.about), e.number, wire.Quote(nil, e.text), wire.Quote(nil, e.source)))
 }
 
 // failShort adds an error in one of the short forms of the old versions.
 func (d *document) failShort(member string, e fault) {
-	d.errors = append(d.errors, fmt.Sprintf(`{"error":%s,%q:%d}`, quote(nil, e.text), member, e.number))
+	d.errors = append(d.errors, fmt.Sprintf(`{"error":%s,%q:%d}`, wire.Quote(nil, e.text), member, e.number))
 }
 
 func (d *document) warn(about, source string) {
-	d.warnings = append(d.warnings, fmt.Sprintf(`{"description":%s,"source":%s}`, quote(nil, about), quote(nil, source)))
+	d.warnings = append(d.warnings, fmt.Sprintf(`{"description":%s,"source":%s}`, wire.Quote(nil, about), wire.Quote(nil, source)))
 }
 
 // answer writes the document.
@@ -90,7 +92,7 @@ func (x *exchange) meta(b []byte) []byte {
 	}
 	return fmt.Appendf(b, `{"plugin":{"type":"openapi/slurmctld","name":"Slurm OpenAPI slurmctld","data_parser":"data_parser/%s","accounting_storage":""},`+
 		`"client":{"source":%s,"user":%s,"group":%s},"command":[],"slurm":{"version":{"major":%q,"micro":%q,"minor":%q},"release":%q,"cluster":%s}}`,
-		x.v.name, quote(nil, x.r.RemoteAddr+"(fd:9)"), quote(nil, user), quote(nil, user), part[0], part[2], part[1], x.v.release.name, quote(nil, x.site))
+		x.v.name, wire.Quote(nil, x.r.RemoteAddr+"(fd:9)"), wire.Quote(nil, user), wire.Quote(nil, user), part[0], part[2], part[1], x.v.release.name, wire.Quote(nil, x.site))
 }
 
 // plain is how slurmrestd answers what it does not pass on.

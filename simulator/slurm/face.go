@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -154,7 +155,7 @@ func (f *face) openapi(w http.ResponseWriter) {
 				b = append(b, ',')
 			}
 			first = false
-			b = append(quote(b, fmt.Sprintf("/slurm/v0.0.%d/%s", number, strings.ReplaceAll(r.path, "{}", "{name}"))), ":{}"...)
+			b = append(wire.Quote(b, fmt.Sprintf("/slurm/v0.0.%d/%s", number, strings.ReplaceAll(r.path, "{}", "{name}"))), ":{}"...)
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -284,15 +285,15 @@ func (x *exchange) pingMember(b []byte, name string, up bool, c controller) []by
 	case name == "status" && x.v.old():
 		return append(b, '0')
 	case name == "status" && up:
-		return quote(b, "No error")
+		return wire.Quote(b, "No error")
 	case name == "status" && c == ctlDown:
-		return quote(b, unreachable.text)
+		return wire.Quote(b, unreachable.text)
 	case name == "status" && c == ctlHung:
-		return quote(b, silent.text)
+		return wire.Quote(b, silent.text)
 	case name == "status":
-		return quote(b, distrusted.text)
+		return wire.Quote(b, distrusted.text)
 	case up:
-		return quote(b, "UP")
+		return wire.Quote(b, "UP")
 	}
-	return quote(b, "DOWN")
+	return wire.Quote(b, "DOWN")
 }

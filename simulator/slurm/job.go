@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -97,32 +98,32 @@ func (x *exchange) jobMember(b []byte, j *world.SlurmJob, name string) []byte {
 	case "job_id":
 		return strconv.AppendInt(b, int64(j.ID), 10)
 	case "name":
-		return quote(b, j.Name)
+		return wire.Quote(b, j.Name)
 	case "user_name":
-		return quote(b, j.User)
+		return wire.Quote(b, j.User)
 	case "user_id":
 		return strconv.AppendInt(b, int64(pick(j.User == "root", 0, 1000)), 10)
 	case "partition":
-		return quote(b, j.Partition)
+		return wire.Quote(b, j.Partition)
 	case "cluster":
-		return quote(b, x.site)
+		return wire.Quote(b, x.site)
 	case "comment":
-		return quote(b, j.Comment)
+		return wire.Quote(b, j.Comment)
 	case "current_working_directory":
-		return quote(b, j.Folder)
+		return wire.Quote(b, j.Folder)
 	case "job_state":
 		if x.v.old() {
-			return quote(b, j.State)
+			return wire.Quote(b, j.State)
 		}
-		return quoteAll(b, []string{j.State})
+		return wire.QuoteAll(b, []string{j.State})
 	case "state_reason":
-		return quote(b, pick(j.Why == "", "None", j.Why))
+		return wire.Quote(b, pick(j.Why == "", "None", j.Why))
 	case "nodes":
-		return quote(b, strings.Join(j.Nodes, ","))
+		return wire.Quote(b, strings.Join(j.Nodes, ","))
 	case "batch_host":
-		return quote(b, pick(len(j.Nodes) > 0, strings.Join(j.Nodes[:min(1, len(j.Nodes))], ""), ""))
+		return wire.Quote(b, pick(len(j.Nodes) > 0, strings.Join(j.Nodes[:min(1, len(j.Nodes))], ""), ""))
 	case "required_nodes":
-		return quote(b, strings.Join(j.Required, ","))
+		return wire.Quote(b, strings.Join(j.Required, ","))
 	case "node_count":
 		return x.v.integer(b, int64(max(j.Wanted, len(j.Nodes))))
 	case "cpus":
@@ -175,17 +176,17 @@ func (x *exchange) jobResources(b []byte, j *world.SlurmJob) []byte {
 	case len(j.Nodes) == 0:
 		return append(b, "null"...)
 	case x.v.old():
-		b = fmt.Appendf(b, `{"nodes":%s,"allocated_cores":%d,"allocated_hosts":%d,"allocated_nodes":[`, quote(nil, strings.Join(j.Nodes, ",")), cpus*len(j.Nodes), len(j.Nodes))
+		b = fmt.Appendf(b, `{"nodes":%s,"allocated_cores":%d,"allocated_hosts":%d,"allocated_nodes":[`, wire.Quote(nil, strings.Join(j.Nodes, ",")), cpus*len(j.Nodes), len(j.Nodes))
 		for i, name := range j.Nodes {
-			b = fmt.Appendf(b, `%s{"sockets":{"0":{"cores":{"0":"allocated"}}},"nodename":%s,"cpus_used":0,"memory_used":0,"memory_allocated":0}`, pick(i > 0, ",", ""), quote(nil, name))
+			b = fmt.Appendf(b, `%s{"sockets":{"0":{"cores":{"0":"allocated"}}},"nodename":%s,"cpus_used":0,"memory_used":0,"memory_allocated":0}`, pick(i > 0, ",", ""), wire.Quote(nil, name))
 		}
 		return append(b, "]}"...)
 	}
 	b = fmt.Appendf(b, `{"select_type":[%q],"nodes":{"count":%d,"select_type":["ONE_ROW"],"list":%s,"whole":true,"allocation":[`,
-		pick(x.v.generation == 42, "CORE", "CR_CORE"), len(j.Nodes), quote(nil, strings.Join(j.Nodes, ",")))
+		pick(x.v.generation == 42, "CORE", "CR_CORE"), len(j.Nodes), wire.Quote(nil, strings.Join(j.Nodes, ",")))
 	for i, name := range j.Nodes {
 		b = fmt.Appendf(b, `%s{"index":%d,"name":%s,"cpus":{"count":%d,"used":0},"memory":{"used":0,"allocated":0},"sockets":[{"index":0,"cores":[{"index":0,"status":["ALLOCATED"]}]}]}`,
-			pick(i > 0, ",", ""), i, quote(nil, name), cpus)
+			pick(i > 0, ",", ""), i, wire.Quote(nil, name), cpus)
 	}
 	return fmt.Appendf(b, `]},"cpus":%d,"threads_per_core":{"set":false,"infinite":false,"number":0}}`, cpus*len(j.Nodes))
 }
@@ -218,5 +219,5 @@ func (x *exchange) cancelJob(name string) {
 
 func killStatus(step string, id, code int, text string) string {
 	return fmt.Sprintf(`[{"error":{"string":%q,"code":%d,"message":%q},"step_id":%s,"job_id":{"set":%t,"infinite":false,"number":%d},"federation":{"sibling":""}}]`,
-		text, code, text, quote(nil, step), id != 0, id)
+		text, code, text, wire.Quote(nil, step), id != 0, id)
 }

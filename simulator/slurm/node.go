@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -118,17 +119,17 @@ func (x *exchange) nodeMember(b []byte, seen view, n *world.SlurmNode, name stri
 	busy := n.Job != 0
 	switch name {
 	case "name":
-		return quote(b, n.Name)
+		return wire.Quote(b, n.Name)
 	case "address", "hostname":
-		return quote(b, n.Name)
+		return wire.Quote(b, n.Name)
 	case "state", "state_flags":
 		return x.state(b, seen, n, name)
 	case "reason", "reason_changed_at", "reason_set_by_user":
 		return x.reason(b, n, name)
 	case "extra":
-		return quote(b, n.Extra)
+		return wire.Quote(b, n.Extra)
 	case "comment":
-		return quote(b, n.Comment)
+		return wire.Quote(b, n.Comment)
 	case "boot_time":
 		return x.v.instant(b, n.Boot)
 	case "slurmd_start_time":
@@ -136,7 +137,7 @@ func (x *exchange) nodeMember(b []byte, seen view, n *world.SlurmNode, name stri
 	case "last_busy":
 		return x.v.instant(b, later(n.Busy, n.Boot))
 	case "partitions":
-		return quoteAll(b, n.Partitions)
+		return wire.QuoteAll(b, n.Partitions)
 	case "features", "active_features":
 		return x.v.list(b, n.Features)
 	case "alloc_cpus":
@@ -147,17 +148,17 @@ func (x *exchange) nodeMember(b []byte, seen view, n *world.SlurmNode, name stri
 		if x.v.old() && !busy {
 			return append(b, "null"...)
 		}
-		return quote(b, pick(busy, tresUsed, ""))
+		return wire.Quote(b, pick(busy, tresUsed, ""))
 	case "tres_weighted":
 		return append(b, pick(busy, "144.0", "0.0")...)
 	case "gres_used":
-		return quote(b, pick(busy, gresUsed, gresFree))
+		return wire.Quote(b, pick(busy, gresUsed, gresFree))
 	}
 	// version and slurmd_version are told by the slurmd.
 	if n.Boot.IsZero() {
-		return quote(b, "")
+		return wire.Quote(b, "")
 	}
-	return quote(b, x.v.release.name)
+	return wire.Quote(b, x.v.release.name)
 }
 
 func pick[T any](yes bool, a, b T) T {
@@ -183,11 +184,11 @@ func (x *exchange) state(b []byte, seen view, n *world.SlurmNode, member string)
 	}
 	switch {
 	case member == "state_flags":
-		return quoteAll(b, n.Flags)
+		return wire.QuoteAll(b, n.Flags)
 	case x.v.old():
-		return quote(b, strings.ToLower(base))
+		return wire.Quote(b, strings.ToLower(base))
 	}
-	return quoteAll(b, append([]string{base}, n.Flags...))
+	return wire.QuoteAll(b, append([]string{base}, n.Flags...))
 }
 
 // reason appends why a node is as it is. 24.11 goes on showing a reason whose
@@ -196,17 +197,17 @@ func (x *exchange) reason(b []byte, n *world.SlurmNode, member string) []byte {
 	shown := n.Reason != "" && (!n.Over || x.v.generation == 42)
 	switch {
 	case member == "reason":
-		return quote(b, pick(shown, n.Reason, ""))
+		return wire.Quote(b, pick(shown, n.Reason, ""))
 	case member == "reason_changed_at" && shown:
 		return x.v.instant(b, n.ReasonAt)
 	case member == "reason_changed_at":
 		return x.v.integer(b, 0)
 	case shown:
-		return quote(b, n.ReasonUser)
+		return wire.Quote(b, n.ReasonUser)
 	case x.v.old():
 		return append(b, "null"...)
 	}
-	return quote(b, pick(x.v.generation == 42, "root", ""))
+	return wire.Quote(b, pick(x.v.generation == 42, "root", ""))
 }
 
 var partitionMembers = []string{"name", "nodes", "cpus", "tres", "flags", "total_cpus", "total_nodes"}
@@ -260,12 +261,12 @@ func (x *exchange) partitions(names []string) {
 }
 
 func (x *exchange) partitionMember(b []byte, name string, nodes []string, member string) []byte {
-	total, list := int64(len(nodes)), quote(nil, strings.Join(nodes, ","))
-	tres := quote(nil, "cpu="+strconv.FormatInt(total*cpus, 10)+",node="+strconv.FormatInt(total, 10))
+	total, list := int64(len(nodes)), wire.Quote(nil, strings.Join(nodes, ","))
+	tres := wire.Quote(nil, "cpu="+strconv.FormatInt(total*cpus, 10)+",node="+strconv.FormatInt(total, 10))
 	first := name == world.SlurmPartitions()[0]
 	switch member {
 	case "name":
-		return quote(b, name)
+		return wire.Quote(b, name)
 	case "nodes":
 		if x.v.old() {
 			return append(b, list...)
@@ -281,7 +282,7 @@ func (x *exchange) partitionMember(b []byte, name string, nodes []string, member
 		}
 		return append(append(append(b, `{"billing_weights":"","configured":`...), tres...), '}')
 	case "flags":
-		return quoteAll(b, pick(first, []string{pick(x.v.old(), "default", "DEFAULT")}, nil))
+		return wire.QuoteAll(b, pick(first, []string{pick(x.v.old(), "default", "DEFAULT")}, nil))
 	case "total_cpus":
 		return strconv.AppendInt(b, total*cpus, 10)
 	}

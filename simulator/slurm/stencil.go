@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/musterhq/muster/simulator/wire"
 )
 
 // stencil writes JSON objects that are all alike but for some members.
@@ -37,7 +39,7 @@ func cut(example json.RawMessage, asked ...string) (*stencil, error) {
 		if err := decoder.Decode(&value); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		m := member{name: name, key: append(quote(nil, name), ':')}
+		m := member{name: name, key: append(wire.Quote(nil, name), ':')}
 		if !slices.Contains(asked, name) {
 			var compact bytes.Buffer
 			if err := json.Compact(&compact, value); err != nil {
@@ -74,32 +76,4 @@ func (s *stencil) write(b []byte, value func(b []byte, name string) []byte) []by
 		first = false
 	}
 	return append(b, '}')
-}
-
-// quote appends a text as JSON.
-func quote(b []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
-			quoted, err := json.Marshal(text)
-			if err != nil {
-				return append(b, `""`...)
-			}
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, text...)
-	return append(b, '"')
-}
-
-// quoteAll appends texts as a JSON list.
-func quoteAll(b []byte, texts []string) []byte {
-	b = append(b, '[')
-	for i, text := range texts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = quote(b, text)
-	}
-	return append(b, ']')
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -182,7 +183,7 @@ func (x *exchange) submitOld(in *submission, o map[string]json.RawMessage) {
 	case job["required_nodes"] != nil:
 		d.fail(fault{`Disabled key: "required_nodes"`, 1, "Operation not permitted", "openapi specification"})
 	case job["maximum_nodes"] != nil:
-		d.errors = append(d.errors, fmt.Sprintf(`{"description":%s,"source":"hsearch_r"}`, quote(nil, `Unknown key "maximum_nodes"`)))
+		d.errors = append(d.errors, fmt.Sprintf(`{"description":%s,"source":"hsearch_r"}`, wire.Quote(nil, `Unknown key "maximum_nodes"`)))
 	case in.Script != "" && in.Job.Environment == nil:
 		d.failShort("error_code", fault{number: 2127, text: "environment must be set"})
 	case in.Script != "" && json.Unmarshal(in.Job.Environment, &environment) != nil:

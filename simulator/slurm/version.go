@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/musterhq/muster/simulator/wire"
 )
 
 //go:embed shapes/*.json
@@ -119,7 +121,7 @@ func (v *version) instant(b []byte, at time.Time) []byte {
 // list appends texts as the version writes a node's features.
 func (v *version) list(b []byte, texts []string) []byte {
 	if !v.old() {
-		return quoteAll(b, texts)
+		return wire.QuoteAll(b, texts)
 	}
 	joined := ""
 	for i, text := range texts {
@@ -128,5 +130,5 @@ func (v *version) list(b []byte, texts []string) []byte {
 		}
 		joined += text
 	}
-	return quote(b, joined)
+	return wire.Quote(b, joined)
 }
