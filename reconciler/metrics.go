@@ -41,7 +41,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		records:     counter("muster_sweep_records_total", "Records that listings gave.", "source"),
 		undecodable: counter("muster_sweep_undecodable_total", "Records that could not be read.", "source"),
 		dropped:     counter("muster_sweep_dropped_total", "Records without a readable identity.", "source"),
-		concluded:   counter("muster_sweep_concluded_total", "What ends of listings concluded: gone, missing, joined, born, ambiguous, unjoined.", "source", "outcome"),
+		concluded:   counter("muster_sweep_concluded_total", "What ends of listings concluded: gone, missing, joined, moved, born, ambiguous, unjoined.", "source", "outcome"),
 		projections: counter("muster_projections_total", "Projections of whole sites.", "result"),
 		leaseLosses: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_lease_losses_total", Help: "Leases that passed to another replica while this one worked."}),
 		queue:       gauge("muster_queue_age_seconds", "Age of the oldest work that is due and that nobody works on.", "queue"),
