@@ -2,8 +2,9 @@
 
 GO     ?= go
 BIN    := bin/muster
-FACTS  ?= testdata/fleet
-# More flags of `muster dev`, such as DEV_FLAGS="--listen 127.0.0.1:9000".
+# A folder of recordings for `make dev` in place of the simulated fleet, such as FACTS=testdata/fleet.
+FACTS  ?=
+# More flags of `muster dev`, such as DEV_FLAGS="--sites 4 --racks 68 --data-dir /tmp/large".
 DEV_FLAGS ?=
 # More flags of `go test`, such as TEST_FLAGS="-run Holds -v".
 TEST_FLAGS ?=
@@ -23,8 +24,8 @@ help: ## List the targets.
 build: ## Build bin/muster.
 	$(GO) build -o $(BIN) ./cmd/muster
 
-dev: build ## Build muster and run it on the recorded fleet, with a database of its own.
-	$(BIN) dev --facts $(FACTS) $(DEV_FLAGS)
+dev: build ## Build muster and run it on a simulated fleet, with a database of its own.
+	$(BIN) dev $(if $(FACTS),--facts $(FACTS)) $(DEV_FLAGS)
 
 vet: build ## Vet and test the shipped policies.
 	$(BIN) vet --strict --quiet

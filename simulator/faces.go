@@ -3,6 +3,7 @@ package simulator
 import (
 	"net/http"
 
+	"github.com/musterhq/muster/simulator/ironic"
 	"github.com/musterhq/muster/simulator/redfish"
 	"github.com/musterhq/muster/simulator/slurm"
 )
@@ -27,6 +28,13 @@ func (s *simulator) siteFaces(mux *http.ServeMux, site *Site) error {
 	mount := func(face string, h http.Handler) {
 		path := "/" + site.Name + "/" + face
 		mux.Handle(path+"/", s.rules.Wrap(face, site.Name, http.StripPrefix(path, h)))
+	}
+	if site.Ironic != "" {
+		prefix := "/" + site.Name + "/ironic"
+		auth := map[string]string{authBasic: ironic.AuthHTTPBasic, authNone: ironic.AuthNone, authKeystone: ironic.AuthKeystone}[site.IronicAuth]
+		mux.Handle(prefix+"/", s.rules.Wrap("ironic", site.Name, ironic.New(s.world, site.Name, ironic.Options{
+			Prefix: prefix, Auth: auth, User: userName, Password: s.secrets.password,
+		})))
 	}
 	if site.SlurmURL != "" {
 		h, err := slurm.New(s.world, site.Name, slurm.Options{Generation: slurmGeneration(site.Index), Key: []byte(s.secrets.slurm), Clock: s.Clock})
