@@ -20,9 +20,9 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// netbox is two sites, lab and annex, whose devices are of one NetBox: its sites
+// inventory is two sites, lab and annex, whose devices are of one NetBox: its sites
 // a1 and a2 are the lab, b1 is the annex, and c1 is nobody's.
-type netbox struct {
+type inventory struct {
 	*world
 	annex fleet.Site
 
@@ -38,9 +38,9 @@ func fromNetBox(slugs ...string) func(*fleet.SiteSpec) {
 	}
 }
 
-func newNetBox(t *testing.T) *netbox {
+func newNetBox(t *testing.T) *inventory {
 	t.Helper()
-	n := &netbox{world: newWorld(t, fromNetBox("a1", "a2")), records: map[string]sources.Record{}}
+	n := &inventory{world: newWorld(t, fromNetBox("a1", "a2")), records: map[string]sources.Record{}}
 	spec := n.site.Spec
 	fromNetBox("b1")(&spec)
 	spec.Name = "annex"
@@ -57,7 +57,7 @@ func in(slug, ref, name string, change ...func(*sources.Record)) sources.Record 
 }
 
 // puts changes what NetBox has.
-func (n *netbox) puts(records ...sources.Record) {
+func (n *inventory) puts(records ...sources.Record) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, r := range records {
@@ -65,9 +65,9 @@ func (n *netbox) puts(records ...sources.Record) {
 	}
 }
 
-func (n *netbox) takes(ref string) { n.mu.Lock(); defer n.mu.Unlock(); delete(n.records, ref) }
+func (n *inventory) takes(ref string) { n.mu.Lock(); defer n.mu.Unlock(); delete(n.records, ref) }
 
-func (n *netbox) all() []sources.Record {
+func (n *inventory) all() []sources.Record {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []sources.Record
@@ -83,7 +83,7 @@ func (n *netbox) all() []sources.Record {
 // view is NetBox as one site asks it: for its own sites, as the shipped client
 // does.
 type view struct {
-	n     *netbox
+	n     *inventory
 	slugs []string
 }
 
@@ -120,7 +120,7 @@ func (v view) Get(_ context.Context, ref string) (*sources.Record, error) {
 func (view) Close() {}
 
 // read sweeps NetBox for one of the sites, once, or other sources of it.
-func (n *netbox) read(site *fleet.Site, others ...string) {
+func (n *inventory) read(site *fleet.Site, others ...string) {
 	n.t.Helper()
 	if len(others) == 0 {
 		others = []string{"netbox"}
@@ -130,7 +130,7 @@ func (n *netbox) read(site *fleet.Site, others ...string) {
 	}
 }
 
-func (n *netbox) readAs(ctx context.Context, site *fleet.Site, source string, change ...func(*Options)) {
+func (n *inventory) readAs(ctx context.Context, site *fleet.Site, source string, change ...func(*Options)) {
 	n.t.Helper()
 	clients := registry.New(registry.Options{Clock: n.db.Now, Build: func(spec *fleet.SiteSpec, source string) (sources.Source, error) {
 		if source != "netbox" {
@@ -139,6 +139,11 @@ func (n *netbox) readAs(ctx context.Context, site *fleet.Site, source string, ch
 		return view{n, spec.NetBox.Sites}, nil
 	}})
 	defer clients.Close()
+	n.readWith(ctx, site, source, clients, change...)
+}
+
+func (n *inventory) readWith(ctx context.Context, site *fleet.Site, source string, clients Clients, change ...func(*Options)) {
+	n.t.Helper()
 	r := n.replica("reader of "+site.Spec.Name, append(change, func(o *Options) { o.Clients = clients })...)
 	var lease store.SweepLease
 	must(n.t, n.db.QueryRow(ctx, `update sweeps set owner = $3, epoch = epoch + 1, leased_until = clock_timestamp() + interval '1 minute', due_at = now()
@@ -148,7 +153,7 @@ func (n *netbox) readAs(ctx context.Context, site *fleet.Site, source string, ch
 }
 
 // wantAt says which devices, by name, a site has and NetBox lists.
-func (n *netbox) wantAt(site *fleet.Site, want ...string) {
+func (n *inventory) wantAt(site *fleet.Site, want ...string) {
 	n.t.Helper()
 	var names []string
 	must(n.t, n.db.QueryRow(n.t.Context(), `select coalesce(array_agg(d.name order by d.name), '{}') from devices d join facts f on f.device_id = d.id and f.source = 'netbox'
