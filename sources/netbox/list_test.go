@@ -26,6 +26,7 @@ func scripted(t *testing.T, pages ...string) *Client {
 		body := `{"count":0,"next":null,"results":[]}`
 		if strings.HasSuffix(r.URL.Path, "/devices/") && r.URL.Query().Get("limit") != "1" {
 			body = strings.ReplaceAll(pages[min(asked, len(pages)-1)], "SELF", server.URL)
+			body = strings.ReplaceAll(body, "PORT", server.URL[strings.LastIndex(server.URL, ":")+1:])
 			asked++
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -109,7 +110,7 @@ func TestTheNextPageIsReadFromNetBoxOnly(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { stolen <- r.Header.Get("Authorization") }))
 	t.Cleanup(other.Close)
 	for name, next := range map[string]string{
-		"another host": "http://netbox.example/api/dcim/devices/?offset=1", "another port": other.URL + "/api/dcim/devices/?offset=1",
+		"another host": "http://netbox.example:PORT/api/dcim/devices/?offset=1", "another port": other.URL + "/api/dcim/devices/?offset=1",
 		"another scheme": "https://127.0.0.1/api/", "no address": "?offset=1", "rubbish": "http://[::1/", "a user": "http://u:p@SELF/",
 	} {
 		l := listAll(t, scripted(t, pageOf(2, next, 1), pageOf(2, "", 2)))
@@ -142,6 +143,38 @@ func TestDevicesOfOtherSitesAreNotGivenWhateverIsAsked(t *testing.T) {
 	}
 	if r := l.records["3"]; r.Netbox != nil || r.Undecodable == "" {
 		t.Errorf("a device whose site cannot be read: %+v", r)
+	}
+}
+
+// Nor do their racks make those of ours share a name.
+func TestRacksOfOtherSitesDoNotCount(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 47)
+	f.racks[3]["name"] = "R02"
+	f.before = func(_ *fake, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/racks/") {
+			r.URL.RawQuery = strings.ReplaceAll(r.URL.RawQuery, "site=", "nosuch=")
+		}
+	}
+	l := listAll(t, endpoint{url: f.server.URL, token: "good", site: "site-a"}.connect(t, nil))
+	if l.err != nil || l.records["4"].Netbox.Rack != known("R02") {
+		t.Errorf("%+v %v", l.records["4"].Netbox, l.err)
+	}
+}
+
+func TestAnAnswerOfAnotherDeviceIsNone(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 47)
+	f.instead = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/9/") {
+			reply(w, 200, f.wire(f.devices[10]))
+			return true
+		}
+		return false
+	}
+	c := endpoint{url: f.server.URL, token: "good", site: "site-a"}.connect(t, nil)
+	if _, err := c.Get(t.Context(), "9"); sources.KindOf(err) != sources.KindTransient || errors.Is(err, sources.ErrGone) {
+		t.Errorf("%v", err)
 	}
 }
 

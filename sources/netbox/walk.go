@@ -24,6 +24,7 @@ type walk struct {
 	c     *Client
 	op    string
 	next  string
+	pages int
 	seen  map[string]bool // addresses
 	ids   map[int64]bool
 	odd   int // elements without a readable id
@@ -40,10 +41,14 @@ func (w *walk) more() bool { return w.next != "" }
 // before. An error other than errMoved is an *sources.Error; after the last page
 // errMoved also says that fewer came than NetBox counts.
 func (w *walk) page(ctx context.Context) (at time.Time, fresh []json.RawMessage, err error) {
-	if w.seen[w.next] || len(w.seen) >= maxPages {
-		return at, nil, w.broken(fmt.Errorf("page %d has been read before", len(w.seen)+1))
+	if w.seen[w.next] {
+		return at, nil, w.broken(fmt.Errorf("page %d has been read before", w.pages+1))
+	}
+	if w.pages >= maxPages {
+		return at, nil, w.broken(fmt.Errorf("the list does not end after %d pages", w.pages))
 	}
 	w.seen[w.next] = true
+	w.pages++
 	a, fault := w.c.call(ctx, w.op, request{method: "GET", url: w.next})
 	if fault != nil {
 		return at, nil, fault
