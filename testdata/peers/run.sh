@@ -7,15 +7,17 @@
 # Environment, all optional:
 #   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
-#                     (24.11), slurm-forky (26.05); default all but the last
+#                     (24.11), slurm-forky (26.05), netbox (4.7); default all but slurm-forky
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
+#   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   PEER_PACKAGES     the packages to test (default the adapters and the end-to-end scenario)
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
-peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie}
+peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
+export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
 work=$(mktemp -d /tmp/muster-peers-XXXXXX) # short: SLURM's sockets lie below it
 chmod 755 "$work"                          # its daemons run as users of their own
 
@@ -28,6 +30,7 @@ stop() {
     case $name in
       slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
       placement) "$here/placement-down.sh" "$work/$name" || true ;;
+      netbox) "$here/netbox-down.sh" "$work/$name" || true ;;
       *) "$here/ironic-down.sh" "$work/$name" || true ;;
     esac
   done
@@ -55,7 +58,7 @@ block() {
   say "no $1 free ports in a row"
   return 1
 }
-next=$(block 112)
+next=$(block 160)
 
 mkdir -p "$SLURM_ROOTS"
 
@@ -74,6 +77,7 @@ up() {
       IRONIC_AUTH=keystone KEYSTONE_URL=$identity "$here/ironic-up.sh" "$work/$name" "$2" >"$out"
       ;;
     placement) "$here/placement-up.sh" "$work/$name" "$2" >"$out" ;;
+    netbox) "$here/netbox-up.sh" "$work/$name" "$2" >"$out" ;;
     slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
     *) say "no such peer: $name" && return 1 ;;
   esac
@@ -111,6 +115,7 @@ for name in $peers; do
       export MUSTER_PEER_IRONIC_KEYSTONE=$MUSTER_PEER_KEYSTONE MUSTER_PEER_PLACEMENT_KEYSTONE=$MUSTER_PEER_KEYSTONE
       ;;
     placement) export MUSTER_PEER_PLACEMENT=$address ;;
+    netbox) export MUSTER_PEER_NETBOX=$address ;;
     slurm-*) slurms+=("$work/$name/slurm.env") ;;
   esac
 done
