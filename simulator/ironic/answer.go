@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/musterhq/muster/simulator/world"
@@ -94,6 +95,7 @@ func (c *call) notAllowed(allow string) error {
 
 func (c *call) write(status int, body []byte) {
 	c.Header().Set("Content-Type", "application/json")
+	c.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	c.WriteHeader(status)
 	_, _ = c.Write(body) // who went away does not hear it
 }

@@ -39,12 +39,12 @@ type Node struct {
 	RetiredReason   string            `json:"retired_reason,omitempty"`
 	Driver          string            `json:"driver"`
 	Traits          []string          `json:"traits,omitempty"` // ascending
-	DriverInfo      map[string]any    `json:"driver_info,omitempty"`
-	Properties      map[string]any    `json:"properties,omitempty"`
-	InstanceInfo    map[string]any    `json:"instance_info,omitempty"`
-	Extra           map[string]any    `json:"extra,omitempty"`
-	NetworkData     map[string]any    `json:"network_data,omitempty"`
-	Interfaces      map[string]string `json:"interfaces,omitempty"` // deploy, power, …
+	DriverInfo      map[string]any    `json:"driver_info"`
+	Properties      map[string]any    `json:"properties"`
+	InstanceInfo    map[string]any    `json:"instance_info"`
+	Extra           map[string]any    `json:"extra"`
+	NetworkData     map[string]any    `json:"network_data"`
+	Interfaces      map[string]string `json:"interfaces"` // deploy, power, …
 	BootDevice      string            `json:"boot_device,omitempty"`
 	BootPersistent  bool              `json:"boot_persistent,omitempty"`
 	Reservation     string            `json:"reservation,omitempty"`

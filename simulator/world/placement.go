@@ -12,10 +12,10 @@ type Provider struct {
 	Name        string                `json:"name"`
 	Parent      string                `json:"parent,omitempty"` // uuid
 	Generation  int                   `json:"generation"`
-	Inventory   map[string]Inventory  `json:"inventory,omitempty"` // by resource class
-	Traits      []string              `json:"traits,omitempty"`    // ascending
+	Inventory   map[string]Inventory  `json:"inventory"`        // by resource class
+	Traits      []string              `json:"traits,omitempty"` // ascending
 	Aggregates  []string              `json:"aggregates,omitempty"`
-	Allocations map[string]Allocation `json:"allocations,omitempty"` // by consumer
+	Allocations map[string]Allocation `json:"allocations"` // by consumer
 }
 
 // Inventory is what a provider has of a resource class.

@@ -98,13 +98,13 @@ func Conductor(site string) string { return conductor(site) }
 // Put afterwards.
 func (s *State) Verb(n *Node, verb string) {
 	work := verbs[verb][n.ProvisionState]
-	n.LastError = ""
 	switch work {
-	case WorkManage:
+	case WorkManage: // the last error stays: nothing was tried anew
 		n.ProvisionState, n.TargetProvision, n.Provisioned, n.Updated = Manageable, "", s.Now, s.Now
 	case WorkAbort:
 		s.abort(n)
 	default:
+		n.LastError = ""
 		target := map[string]string{
 			WorkVerify: Manageable, WorkInspect: Manageable, WorkDeploy: Active, WorkDelete: Available, WorkAdopt: Active,
 			WorkRescue: Rescue, WorkUnrescue: Active, WorkClean: Available,
