@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/musterhq/muster/cmd/muster/render"
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/reconciler"
+	"github.com/musterhq/muster/sources/registry"
 	"github.com/musterhq/muster/store"
 )
 
@@ -32,7 +35,7 @@ unless every file is good.`,
 	}
 	output := outputFlag(c)
 	admin := a.adminFlags(c)
-	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would change, change nothing")
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would change and, read from here, whom its sources would join; change nothing")
 	c.Flags().BoolVar(&o.RemoveSource, "remove-source", false, "a source may be taken away from a site")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		specs, err := siteFiles(args)
@@ -57,7 +60,15 @@ unless every file is good.`,
 					return err
 				}
 			}
-			return a.printChanges(changes, o.DryRun, output.value)
+			foreseen := make([][]reconciler.Foreseen, len(changes))
+			if o.DryRun {
+				clients := registry.New(registry.Options{Clock: db.Now, Rand: rand.Float64})
+				defer clients.Close()
+				for i := range changes {
+					foreseen[i] = reconciler.Foresee(c.Context(), db, clients, &changes[i].Site)
+				}
+			}
+			return a.printChanges(changes, foreseen, o.DryRun, output.value)
 		})
 	}
 	return c
@@ -75,29 +86,39 @@ func siteFiles(paths []string) ([]fleet.SiteSpec, error) {
 			return nil, usage("%s and %s are both the site %s", other, path, spec.Name)
 		}
 		named[spec.Name] = path
+		if spec.NetBox != nil {
+			for _, slug := range spec.NetBox.Sites {
+				key := "site " + slug + " of NetBox " + spec.NetBox.Instance
+				if other := named[key]; other != "" {
+					return nil, usage("%s and %s both are the %s", other, path, key)
+				}
+				named[key] = path
+			}
+		}
 		specs = append(specs, spec)
 	}
 	return specs, nil
 }
 
-func (a *app) printChanges(changes []devices.SiteChange, dry bool, output string) error {
+func (a *app) printChanges(changes []devices.SiteChange, foreseen [][]reconciler.Foreseen, dry bool, output string) error {
 	type item struct {
-		Site     string   `json:"site"`
-		New      bool     `json:"new"`
-		Revision int64    `json:"revision"`
-		Added    []string `json:"sources_added"`
-		Removed  []string `json:"sources_removed"`
-		Devices  int      `json:"devices"`
-		DryRun   bool     `json:"dry_run"`
+		Site     string                `json:"site"`
+		New      bool                  `json:"new"`
+		Revision int64                 `json:"revision"`
+		Added    []string              `json:"sources_added"`
+		Removed  []string              `json:"sources_removed"`
+		Devices  int                   `json:"devices"`
+		DryRun   bool                  `json:"dry_run"`
+		Foreseen []reconciler.Foreseen `json:"foreseen,omitempty"`
 	}
 	if output == "json" {
 		items := make([]item, len(changes))
 		for i, ch := range changes {
-			items[i] = item{ch.Site.Spec.Name, ch.New, ch.Site.Revision, ch.Added, ch.Removed, ch.Devices, dry}
+			items[i] = item{ch.Site.Spec.Name, ch.New, ch.Site.Revision, ch.Added, ch.Removed, ch.Devices, dry, foreseen[i]}
 		}
 		return render.JSON(a.stdout, items)
 	}
-	for _, ch := range changes {
+	for i, ch := range changes {
 		what, did := "site %s: %s", "revision "+strconv.FormatInt(ch.Site.Revision, 10)+" is stored"
 		switch {
 		case dry && ch.New:
@@ -112,8 +133,34 @@ func (a *app) printChanges(changes []devices.SiteChange, dry bool, output string
 			did += ", reads no more " + strings.Join(ch.Removed, ", ")
 		}
 		fmt.Fprintf(a.stdout, what+" (%s)\n", ch.Site.Spec.Name, did, render.Plural(ch.Devices, "device"))
+		for _, f := range foreseen[i] {
+			fmt.Fprintf(a.stdout, "  %s: %s\n", f.Source, foresight(&f))
+		}
 	}
 	return nil
+}
+
+// foresight says in words what a source's next listing would come to.
+func foresight(f *reconciler.Foreseen) string {
+	if f.Error != "" {
+		return "cannot be read from here: " + f.Error
+	}
+	said := render.Plural(f.Records, "record")
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{f.Known, "known"}, {f.Joined, "would join a device"}, {f.Moved, "would bring one from another site"}, {f.Born, "would be new devices"},
+		{f.Ambiguous, "ambiguous"}, {f.Unmatched, "nobody's"}, {f.Missing, "missing"},
+	} {
+		if part.n > 0 {
+			said += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	if len(f.Examples) > 0 {
+		said += ": " + strings.Join(f.Examples, ", ")
+	}
+	return said
 }
 
 func (a *app) siteListCommand() *cobra.Command {
