@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -71,7 +72,7 @@ func (c *call) page(nodes []*world.Node, from, limit int, show []*field, detail 
 	b = append(b, ']')
 	if from+limit < len(nodes) {
 		b = append(b, `, "next": `...)
-		b = quoted(b, c.next(limit, page[len(page)-1].UUID))
+		b = wire.Quote(b, c.next(limit, page[len(page)-1].UUID))
 	}
 	c.write(http.StatusOK, append(b, '}'))
 	return nil

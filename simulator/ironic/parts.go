@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -84,7 +85,7 @@ func (c *call) traits(ident string) error {
 		if err != nil {
 			return err
 		}
-		c.write(http.StatusOK, append(list([]byte(`{"traits": `), n.Traits), '}'))
+		c.write(http.StatusOK, append(wire.QuoteAll([]byte(`{"traits": `), n.Traits), '}'))
 		return nil
 	case http.MethodPut:
 		args, err := c.arguments("traits")

@@ -1,13 +1,12 @@
 package ironic
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -34,7 +33,7 @@ var fields = []field{
 	{"boot_interface", 31, false, iface("boot")},
 	{"boot_mode", 75, false, constant(`null`)},
 	{"clean_step", 7, false, step(world.WorkClean)},
-	{"conductor_group", 46, false, func(b []byte, n *world.Node) []byte { return quoted(b, n.ConductorGroup) }},
+	{"conductor_group", 46, false, func(b []byte, n *world.Node) []byte { return wire.Quote(b, n.ConductorGroup) }},
 	{"console_enabled", 1, false, constant(`false`)},
 	{"console_interface", 31, false, iface("console")},
 	{"deploy_interface", 31, false, iface("deploy")},
@@ -79,7 +78,7 @@ var fields = []field{
 	{"target_power_state", 1, false, func(b []byte, n *world.Node) []byte { return text(b, n.TargetPower) }},
 	{"target_provision_state", 1, false, func(b []byte, n *world.Node) []byte { return text(b, n.TargetProvision) }},
 	{"target_raid_config", 12, false, constant(`{}`)},
-	{"traits", 37, false, func(b []byte, n *world.Node) []byte { return list(b, n.Traits) }},
+	{"traits", 37, false, func(b []byte, n *world.Node) []byte { return wire.QuoteAll(b, n.Traits) }},
 	{"vendor_interface", 31, false, iface("vendor")},
 	{"conductor", 49, false, func(b []byte, n *world.Node) []byte { return text(b, world.Conductor(n.Site)) }},
 	{"allocation_uuid", 52, false, constant(`null`)},
@@ -126,53 +125,21 @@ func text(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, "null"...)
 	}
-	return quoted(b, s)
-}
-
-func quoted(b []byte, s string) []byte {
-	if strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) < 0 {
-		b = append(b, '"')
-		b = append(b, s...)
-		return append(b, '"')
-	}
-	return encode(b, s)
-}
-
-func encode(b []byte, value any) []byte {
-	buffer := bytes.NewBuffer(b)
-	encoder := json.NewEncoder(buffer)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(value) != nil {
-		return append(b, "null"...)
-	}
-	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
+	return wire.Quote(b, s)
 }
 
 func object(b []byte, m map[string]any) []byte {
 	if len(m) == 0 {
 		return append(b, "{}"...)
 	}
-	return encode(b, m)
-}
-
-func list(b []byte, values []string) []byte {
-	b = append(b, '[')
-	for i, v := range values {
-		if i > 0 {
-			b = append(b, ", "...)
-		}
-		b = quoted(b, v)
-	}
-	return append(b, ']')
+	return wire.Value(b, m)
 }
 
 func instant(b []byte, at time.Time) []byte {
 	if at.IsZero() {
 		return append(b, "null"...)
 	}
-	b = append(b, '"')
-	b = at.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000-07:00")
-	return append(b, '"')
+	return wire.Time(b, at.UTC(), "2006-01-02T15:04:05.000000-07:00")
 }
 
 // masked hides what Ironic shows to nobody.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,11 @@ func (c *call) list(whole bool) error {
 		}
 		limit = min(limit, n)
 	}
-	all := c.matching(query)
+	pattern, err := regexp.Compile(query.Get("name"))
+	if err != nil {
+		return bad("Invalid input for query parameters name. Value: %s. %s", query.Get("name"), err)
+	}
+	all := c.matching(query, pattern)
 	slices.SortFunc(all, func(a, b pair) int { return cmp.Or(b.v.Created.Compare(a.v.Created), cmp.Compare(a.v.UUID, b.v.UUID)) })
 	if marker := query.Get("marker"); marker != "" {
 		at := slices.IndexFunc(all, func(p pair) bool { return p.v.UUID == marker })
@@ -96,7 +101,7 @@ func (c *call) list(whole bool) error {
 }
 
 // matching gives the servers that the query asks for.
-func (c *call) matching(query url.Values) (all []pair) {
+func (c *call) matching(query url.Values, pattern *regexp.Regexp) (all []pair) {
 	project := c.project
 	if everybody := query.Get("all_tenants"); everybody == "1" || strings.EqualFold(everybody, "true") {
 		project = cmp.Or(query.Get("project_id"), query.Get("tenant_id"))
@@ -105,7 +110,7 @@ func (c *call) matching(query url.Values) (all []pair) {
 		project = cmp.Or(query.Get("project_id"), query.Get("tenant_id"))
 	}
 	tests := map[string]func(p pair, value string) bool{
-		"name":   func(p pair, v string) bool { return strings.Contains(p.v.Name, strings.Trim(v, "^$")) },
+		"name":   func(p pair, _ string) bool { return pattern.MatchString(p.v.Name) },
 		"status": func(p pair, v string) bool { return strings.EqualFold(status(p.v, p.n), v) },
 		"node":   func(p pair, v string) bool { return p.v.Node == v },
 		"host":   func(_ pair, v string) bool { return v == c.host() },

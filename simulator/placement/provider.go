@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/musterhq/muster/simulator/wire"
 	"github.com/musterhq/muster/simulator/world"
 )
 
@@ -84,7 +85,7 @@ func (c *call) document(b []byte, p *world.Provider, root string) []byte {
 	b = append(b, `{"uuid": "`...)
 	b = append(b, p.UUID...)
 	b = append(b, `", "name": `...)
-	b = strconv.AppendQuoteToASCII(b, p.Name)
+	b = wire.Quote(b, p.Name)
 	b = append(b, `, "generation": `...)
 	b = strconv.AppendInt(b, int64(p.Generation), 10)
 	b = append(b, `, "links": [{"rel": "self", "href": "`...)

@@ -1,24 +1,57 @@
 package ironic
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
-	"github.com/musterhq/muster/simulator/ironic"
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+
+	simironic "github.com/musterhq/muster/simulator/ironic"
+	simkeystone "github.com/musterhq/muster/simulator/keystone"
 	"github.com/musterhq/muster/simulator/world"
 	"github.com/musterhq/muster/sources/ironic/ironictest"
 )
 
-func TestConformanceOnTheSimulator(t *testing.T) {
-	t.Parallel()
+// simulated opens a world with one site.
+func simulated(t *testing.T) *world.World {
+	t.Helper()
 	w, err := world.Open(world.Options{Dir: t.TempDir(), Shape: world.Shape{Sites: 1, Racks: 1}})
 	must(t, err)
-	server := httptest.NewServer(ironic.New(w, "sim1", ironic.Options{Auth: ironic.AuthHTTPBasic, User: "muster", Password: "secret"}))
-	t.Cleanup(func() { server.Close(); must(t, w.Close()) })
+	t.Cleanup(func() { must(t, w.Close()) })
+	return w
+}
+
+func TestConformanceOnTheSimulator(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(simironic.New(simulated(t), "sim1", simironic.Options{Auth: simironic.AuthHTTPBasic, User: "muster", Password: "secret"}))
+	t.Cleanup(server.Close)
 	admin, err := ironictest.New(server.URL, "muster", "secret")
 	must(t, err)
 	conform(t, &peer{
 		config: Config{URL: server.URL, Auth: AuthHTTPBasic, User: "muster", Password: "secret"},
 		admin:  admin, can: []string{"auth"},
+	})
+}
+
+func TestConformanceOnTheSimulatorWithKeystone(t *testing.T) {
+	t.Parallel()
+	w, mux := simulated(t), http.NewServeMux()
+	tokens := simkeystone.New(w, simkeystone.Options{Prefix: "/keystone", User: "muster", Password: "secret"})
+	mux.Handle("/keystone/", tokens)
+	mux.Handle("/sim1/ironic/", simironic.New(w, "sim1", simironic.Options{Prefix: "/sim1/ironic", Auth: simironic.AuthKeystone, Tokens: tokens}))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	identity := server.URL + "/keystone/v3"
+	provider, err := openstack.AuthenticatedClient(t.Context(), gophercloud.AuthOptions{
+		IdentityEndpoint: identity, Username: "muster", Password: "secret", DomainID: "default", TenantName: "admin", AllowReauth: true,
+	})
+	must(t, err)
+	sc, err := openstack.NewBareMetalV1(provider, gophercloud.EndpointOpts{Region: "sim1"})
+	must(t, err)
+	conform(t, &peer{
+		config: Config{Auth: AuthKeystone, User: "muster", Password: "secret", Keystone: Keystone{URL: identity, Project: "admin", Region: "sim1"}},
+		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"},
 	})
 }

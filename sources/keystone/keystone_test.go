@@ -328,6 +328,11 @@ func TestConformanceOnARealKeystone(t *testing.T) {
 	config.Password, _ = u.User.Password()
 	u.User = nil
 	config.URL = u.String()
+	conform(t, config)
+}
+
+// conform runs the suite against one Keystone.
+func conform(t *testing.T, config Config) {
 	s := open(t, Access{Service: "identity", Auth: AuthKeystone, Keystone: config})
 	ask := func() error {
 		t.Helper()
