@@ -123,9 +123,11 @@ func (s *State) claimMachine(o *Object) {
 	}
 }
 
-// ChangeObject stores a changed object.
+// ChangeObject stores a changed object, later than it was last changed.
 func (s *State) ChangeObject(o *Object) {
-	o.Updated = s.Now
+	if o.Updated = o.Updated.Add(time.Microsecond); s.Now.After(o.Updated) {
+		o.Updated = s.Now
+	}
 	s.Objects.Put(o.Key(), o)
 }
 
