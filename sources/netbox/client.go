@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -39,9 +40,10 @@ type Client struct {
 	clock    sources.Clock
 	log      hclog.Logger
 
+	racks atomic.Pointer[rackNames] // as read last; nil not yet
+
 	mu      sync.Mutex
-	version string           // of the newest answer, such as "4.7"; "" not yet known
-	racks   map[int64]string // names of the racks whose own name is not theirs alone; nil not yet read
+	version string // of the newest answer, such as "4.7"; "" not yet known
 }
 
 // New gives a client. Nothing is asked of NetBox yet: it may be down.

@@ -220,8 +220,8 @@ func TestRacksOfOneNameAreToldApart(t *testing.T) {
 		racks []rack
 		want  map[int64]string
 	}{
-		"names of their own":        {[]rack{{1, "R1", "A", "s"}, {2, "R2", "A", "s"}}, map[int64]string{}},
-		"in two locations":          {[]rack{{1, "R1", "A", "s"}, {2, "R1", "B", "s"}, {3, "R2", "A", "s"}}, map[int64]string{1: "R1 (A)", 2: "R1 (B)"}},
+		"names of their own":        {[]rack{{1, "R1", "A", "s"}, {2, "R2", "A", "s"}}, map[int64]string{1: "", 2: ""}},
+		"in two locations":          {[]rack{{1, "R1", "A", "s"}, {2, "R1", "B", "s"}, {3, "R2", "A", "s"}}, map[int64]string{1: "R1 (A)", 2: "R1 (B)", 3: ""}},
 		"in two sites":              {[]rack{{1, "R1", "A", "s"}, {2, "R1", "A", "t"}}, map[int64]string{1: "R1 (s A)", 2: "R1 (t A)"}},
 		"one without a location":    {[]rack{{1, "R1", "", "s"}, {2, "R1", "A", "s"}}, map[int64]string{1: "R1 (s)", 2: "R1 (s A)"}},
 		"alike but for the id":      {[]rack{{1, "R1", "A", "s"}, {2, "R1", "A", "s"}}, map[int64]string{1: "R1 (id 1)", 2: "R1 (id 2)"}},

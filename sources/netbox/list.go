@@ -20,6 +20,7 @@ type listing struct {
 	c     *Client
 	op    string
 	at    time.Time // before the first request
+	racks *rackNames
 	given map[string]bool
 	// elsewhere counts devices of other sites that came although they were not
 	// asked for.
@@ -34,9 +35,11 @@ type listing struct {
 func (c *Client) List(ctx context.Context, yield func([]sources.Record) error) (sources.End, error) {
 	const op = "list NetBox's devices"
 	l := &listing{c: c, op: op, at: c.clock(), given: map[string]bool{}, yield: yield}
-	racks, err := c.readRacks(ctx, op+": read the racks")
-	if errors.Is(err, errMoved) {
-		racks, err = c.readRacks(ctx, op+": read the racks")
+	var err error
+	for range readings {
+		if l.racks, err = c.readRacks(ctx, op+": read the racks"); !errors.Is(err, errMoved) {
+			break
+		}
 	}
 	if err != nil {
 		return sources.End{}, classified(op, err)
@@ -59,7 +62,7 @@ func (c *Client) List(ctx context.Context, yield func([]sources.Record) error) (
 		At: l.at, Complete: true, Records: len(l.given), Dropped: l.odd,
 		Elsewhere: max(l.elsewhere, c.countAll(ctx)-count),
 	}
-	if !racks {
+	if l.racks.hidden {
 		end.Lost = []string{"racks"}
 	}
 	if l.odd > 0 {
@@ -112,7 +115,7 @@ func (l *listing) give(at time.Time, elements []json.RawMessage) error {
 			l.elsewhere++
 		default:
 			l.given[d.id] = true
-			records = append(records, l.c.record(d, at))
+			records = append(records, l.c.record(d, l.racks, at))
 		}
 	}
 	if len(records) == 0 {
@@ -123,14 +126,14 @@ func (l *listing) give(at time.Time, elements []json.RawMessage) error {
 
 // record gives what is known of a device of ours. One whose site cannot be read
 // is nobody's: NetBox ignores a filter that it does not know.
-func (c *Client) record(d device, at time.Time) sources.Record {
+func (c *Client) record(d device, racks *rackNames, at time.Time) sources.Record {
 	r := sources.Record{Ref: d.id, Name: d.facts.Name.Value, Serial: d.serial, At: at}
 	if d.site == "" {
 		r.Undecodable = "its site cannot be read: it may be another's"
 		return r
 	}
 	f := d.facts
-	f.Rack.Value = c.rackName(d.rackID, f.Rack.Value)
+	f.Rack = racks.name(d.rackID, f.Rack)
 	r.Netbox = &f
 	return r
 }
@@ -179,11 +182,6 @@ func (c *Client) Read(ctx context.Context, id string) (*Device, error) {
 	if err != nil || number <= 0 || strconv.FormatInt(number, 10) != id {
 		return nil, &sources.Error{Kind: sources.KindRefused, Op: op, Message: "the id of a device is a whole number"}
 	}
-	if !c.haveRacks() {
-		if _, err := c.readRacks(ctx, op+": read the racks"); err != nil {
-			return nil, classified(op, err)
-		}
-	}
 	a, fault := c.call(ctx, op, request{method: "GET", url: c.path("dcim/devices/"+id+"/", url.Values{"fields": {wanted}, "exclude": {"config_context"}})})
 	if fault != nil {
 		if fault.Kind == sources.KindMissing {
@@ -198,5 +196,11 @@ func (c *Client) Read(ctx context.Context, id string) (*Device, error) {
 	if d.site != "" && !c.sites[d.site] {
 		return nil, &sources.Error{Kind: sources.KindMissing, Op: op, Message: fmt.Sprintf("the device stands in NetBox's site %q, which is not ours", d.site), Err: &sources.ElsewhereError{Site: d.site}}
 	}
-	return &Device{Record: c.record(d, a.at), Version: Version{etag: a.header.Get("ETag"), updated: d.updated}}, nil
+	racks := c.racks.Load()
+	if racks == nil || d.facts.Rack.Known && !racks.name(d.rackID, d.facts.Rack).Known {
+		if racks, err = c.readRacks(ctx, op+": read the racks"); err != nil {
+			return nil, classified(op, err)
+		}
+	}
+	return &Device{Record: c.record(d, racks, a.at), Version: Version{etag: a.header.Get("ETag"), updated: d.updated}}, nil
 }

@@ -146,6 +146,32 @@ func TestDevicesOfOtherSitesAreNotGivenWhateverIsAsked(t *testing.T) {
 	}
 }
 
+// A rack that is not among those that NetBox shows may share its name with
+// another one: it is not known, and the device keeps the one it has.
+func TestTheRackOfADeviceThatNoListOfRacksHasIsNotKnown(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 47)
+	hidden := true
+	f.instead = func(w http.ResponseWriter, r *http.Request) bool {
+		if hidden && strings.Contains(r.URL.Path, "/racks/") {
+			reply(w, 200, map[string]any{"count": 1, "next": nil, "results": f.racks[1:2]})
+			return true
+		}
+		return false
+	}
+	c := endpoint{url: f.server.URL, token: "good", site: "site-a"}.connect(t, nil)
+	l := listAll(t, c)
+	if l.err != nil || l.records["3"].Netbox.Rack.Known || l.records["4"].Netbox.Rack != known("R02") {
+		t.Errorf("%+v %+v %v", l.records["3"].Netbox, l.records["4"].Netbox, l.err)
+	}
+	f.mu.Lock()
+	hidden = false
+	f.mu.Unlock()
+	if r, err := c.Get(t.Context(), "3"); err != nil || r.Netbox.Rack != known("R01 (Hall 1)") {
+		t.Errorf("read on its own once the rack can be seen: %+v %v", r, err)
+	}
+}
+
 // Nor do their racks make those of ours share a name.
 func TestRacksOfOtherSitesDoNotCount(t *testing.T) {
 	t.Parallel()

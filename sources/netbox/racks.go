@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
 )
 
@@ -21,11 +22,33 @@ type rack struct {
 	site     string
 }
 
+// rackNames is what a reading of the racks says.
+type rackNames struct {
+	hidden bool             // the token may not see racks: those of one name count as one
+	own    map[int64]string // by id; "" where a rack's own name is no other's
+}
+
+// name gives the name by which a rack is known. The rack of a device that is not
+// among those that were read is not known: names that others share may be
+// anybody's.
+func (n *rackNames) name(id int64, name facts.Text) facts.Text {
+	if name.Value == "" || id == 0 || n.hidden {
+		return name
+	}
+	own, has := n.own[id]
+	switch {
+	case !has:
+		return facts.Text{}
+	case own != "":
+		return facts.TextOf(own)
+	}
+	return name
+}
+
 // readRacks learns which racks of our sites share their name with another one:
 // a rack is known by its name, which NetBox lets be anybody's in another
-// location. readable is false where the token may not see racks, or there is no
-// such list: then racks of one name count as one.
-func (c *Client) readRacks(ctx context.Context, op string) (readable bool, err error) {
+// location.
+func (c *Client) readRacks(ctx context.Context, op string) (*rackNames, error) {
 	var racks []rack
 	query := c.query()
 	query.Set("fields", "id,name,site,location")
@@ -35,10 +58,11 @@ func (c *Client) readRacks(ctx context.Context, op string) (readable bool, err e
 		if err != nil {
 			if kind := sources.KindOf(err); (kind == sources.KindForbidden && !errors.Is(err, ErrToken)) || kind == sources.KindMissing {
 				c.log.Warn("NetBox shows no racks: those of one name count as one rack", "error", err)
-				c.setRacks(map[int64]string{})
-				return false, nil
+				names := &rackNames{hidden: true}
+				c.racks.Store(names)
+				return names, nil
 			}
-			return false, err
+			return nil, err
 		}
 		for _, element := range elements {
 			if r, ok := decodeRack(element); ok && (r.site == "" || c.sites[r.site]) {
@@ -46,30 +70,9 @@ func (c *Client) readRacks(ctx context.Context, op string) (readable bool, err e
 			}
 		}
 	}
-	c.setRacks(qualify(racks))
-	return true, nil
-}
-
-func (c *Client) setRacks(names map[int64]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.racks = names
-}
-
-func (c *Client) haveRacks() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.racks != nil
-}
-
-// rackName gives the name by which a rack is known.
-func (c *Client) rackName(id int64, name string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if own, shared := c.racks[id]; shared && name != "" {
-		return own
-	}
-	return name
+	names := &rackNames{own: qualify(racks)}
+	c.racks.Store(names)
+	return names, nil
 }
 
 func decodeRack(raw json.RawMessage) (r rack, ok bool) {
@@ -91,8 +94,9 @@ func decodeRack(raw json.RawMessage) (r rack, ok bool) {
 }
 
 // qualify names the racks whose name is not theirs alone, by their location, by
-// site and location, or by their id, whichever tells all of that name apart.
-// What it says of a rack depends on the racks only, not on their order.
+// site and location, or by their id, whichever tells all of that name apart; the
+// others get "". What it says of a rack depends on the racks only, not on their
+// order.
 func qualify(racks []rack) map[int64]string {
 	byName := map[string][]rack{}
 	for _, r := range racks {
@@ -100,7 +104,8 @@ func qualify(racks []rack) map[int64]string {
 	}
 	names := map[int64]string{}
 	for _, same := range byName {
-		if len(same) < 2 {
+		if len(same) == 1 {
+			names[same[0].id] = ""
 			continue
 		}
 		forms := []func(rack) string{
