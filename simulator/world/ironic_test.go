@@ -12,7 +12,7 @@ import (
 func site(t *testing.T) (*World, *hand) {
 	t.Helper()
 	h := start()
-	return open(t, t.TempDir(), h), h
+	return open(t, "", h), h
 }
 
 // do makes a change from outside.
