@@ -41,6 +41,7 @@ to it. Its size is fixed when its directory is first used.`,
 	c.Flags().BoolVar(&o.Still, "still", false, "nothing happens unless somebody asks for it")
 	c.Flags().StringVar(&level, "log-level", "warn", "what to log: debug, info, warn, error")
 	c.Flags().StringVar(&dir, "dir", "", "directory of the simulated fleet (default: that of muster dev)")
+	replay := a.replayFlags(c)
 	a.dataDirFlag(c, &dataDir)
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if o.Dir, err = a.simulatorDir(dir, dataDir); err != nil {
@@ -48,6 +49,9 @@ to it. Its size is fixed when its directory is first used.`,
 		}
 		if o.Log, err = a.logger(level, false); err != nil {
 			return err
+		}
+		if replay.File != "" {
+			return a.replayBMC(c, replay, o.Dir, o.Log)
 		}
 		if o.Shape, err = shapeFor(o.Dir, o.Shape); err != nil {
 			return usage("%w", err)

@@ -140,7 +140,7 @@ func sameForm(text, form string) string {
 // address gives another address of the same family. Those that mean none or
 // itself stay.
 func (p *pseudonyms) address(addr netip.Addr) string {
-	if addr.IsUnspecified() || addr.IsLoopback() {
+	if addr.IsUnspecified() || addr == netip.IPv6Loopback() || addr == netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
 		return addr.String()
 	}
 	next := p.stream(addr.String())
