@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -117,21 +118,35 @@ func TestAnAllocationKeepsANodeFromBeingOffered(t *testing.T) {
 		"allocations": map[string]any{id: map[string]any{"resources": map[string]int{"CUSTOM_GPU": 1}}},
 		"project_id":  "p", "user_id": "u", "consumer_generation": nil,
 	}
+	known := func(t *testing.T, wanted bool) {
+		t.Helper()
+		w.until(t, "Placement's word of the provider", func() error {
+			out := w.cli(t, "explain", "device", "ams2-n1")
+			if strings.Contains(out, "source placement: knows it as "+id) != wanted {
+				return fmt.Errorf("the trace says\n%s", out)
+			}
+			return nil
+		})
+	}
 	for _, step := range []struct {
 		name string
-		do   func() error
+		do   func(t *testing.T) error
 		want want
 	}{
-		{"a node without a provider", func() error { return nil }, available},
-		{"Nova publishes it", func() error { return p.publish(id) }, available},
-		{"Nova allocates it", func() error { return p.send(http.MethodPut, hold, "allocations", consumer) }, inUse},
-		{"the instance is bound too", func() error { return p.ironic.Deploy(ctx, id, consumer, "") }, inUse},
-		{"Ironic has let it go, Placement not yet", func() error { return p.ironic.Undeploy(ctx, id) }, inUse},
-		{"Placement has let it go", func() error { return p.send(http.MethodDelete, nil, "allocations", consumer) }, available},
-		{"the provider is taken away", func() error { return p.send(http.MethodDelete, nil, "resource_providers", id) }, available},
+		{"a node without a provider", func(_ *testing.T) error { return nil }, available},
+		{"Nova publishes it", func(t *testing.T) error { err := p.publish(id); known(t, true); return err }, available},
+		{"Nova allocates it", func(_ *testing.T) error { return p.send(http.MethodPut, hold, "allocations", consumer) }, inUse},
+		{"the instance is bound too", func(_ *testing.T) error { return p.ironic.Deploy(ctx, id, consumer, "") }, inUse},
+		{"Ironic has let it go, Placement not yet", func(_ *testing.T) error { return p.ironic.Undeploy(ctx, id) }, inUse},
+		{"Placement has let it go", func(_ *testing.T) error { return p.send(http.MethodDelete, nil, "allocations", consumer) }, available},
+		{"the provider is taken away", func(t *testing.T) error {
+			err := p.send(http.MethodDelete, nil, "resource_providers", id)
+			known(t, false)
+			return err
+		}, available},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
-			if err := step.do(); err != nil {
+			if err := step.do(t); err != nil {
 				t.Fatal(err)
 			}
 			w.expect(t, "ams2-n1", step.want)
