@@ -73,6 +73,7 @@ var suite = []struct {
 	{"what NetBox does not take is refused and changes nothing", needFields, refusedValue},
 	{"what NetBox does not have is refused", needTag, unknownNames},
 	{"a change that rests on an old reading is refused", needTag, oldReading},
+	{"a faulty way never shortens a listing", nil, faultyWay},
 	{"odd values", need(func(e endpoint) bool { return e.odd }, "odd values"), oddValues},
 }
 

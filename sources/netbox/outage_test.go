@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"reflect"
 	"testing"
 	"time"
@@ -34,6 +36,35 @@ func faults() (all []faultproxy.Rule) {
 		all = append(all, faultproxy.Rule{Kind: faultproxy.Status, Code: code, For: time.Second})
 	}
 	return all
+}
+
+// faultyWay is an item of the suite: between any NetBox and us.
+func faultyWay(t *testing.T, e endpoint) {
+	target, err := url.Parse(e.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := &faultproxy.Rules{}
+	server := httptest.NewServer(rules.Wrap("netbox", "", &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
+		p.Out.Host = p.In.Host // NetBox makes its addresses of it
+	}}))
+	t.Cleanup(server.Close)
+	c := e.connect(t, func(c *Config) { c.URL, c.PageSize = server.URL+target.Path, 15 })
+	for _, fault := range faults() {
+		fault.Path = "/devices/"
+		if _, err := rules.Add(fault); err != nil {
+			t.Fatal(err)
+		}
+		l := listAll(t, c)
+		rules.Clear()
+		if empty := fault.Kind == faultproxy.Empty; !empty && l.err == nil && len(l.records) != e.devices || l.err != nil && l.end.Complete {
+			t.Errorf("%s %d: %d records are taken for all, %v", fault.Kind, fault.Code, len(l.records), l.err)
+		}
+	}
+	if l := listAll(t, c); l.err != nil || len(l.records) != e.devices {
+		t.Errorf("afterwards: %d records, %v", len(l.records), l.err)
+	}
 }
 
 func TestAFaultyWayNeverShortensAListing(t *testing.T) {
