@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -29,6 +28,7 @@ type SlurmNode struct {
 	Busy       time.Time `json:"busy,omitzero"`    // when work last began or ended
 	Silent     time.Time `json:"silent,omitzero"`  // since when its slurmd does not answer
 	Up         time.Time `json:"up,omitzero"`      // when its slurmd will answer again
+	Lost       bool      `json:"lost,omitempty"`   // it is down for its silence alone
 	Next       time.Time `json:"next,omitzero"`    // when slurmctld next judges the silence
 	Created    time.Time `json:"created,omitzero"` // of a dynamic node
 }
@@ -169,7 +169,7 @@ func settleSlurmNode(s *State, key string, row *SlurmNode) {
 		n.raise(SlurmNotResponding)
 		n.Next, lost = later(s.Now, n.Silent.Add(SlurmdTimeout)), 0
 	case n.Base != SlurmDown:
-		n.Base = SlurmDown
+		n.Base, n.Lost = SlurmDown, true
 		if n.Reason == "" || n.Over {
 			n.explain(silentReason, slurmUser, s.Now)
 		}
@@ -193,9 +193,10 @@ func later(now, at time.Time) time.Time {
 func (s *State) slurmdRegisters(key string, n *SlurmNode) {
 	n.Up, n.Next, n.Silent, n.Boot = time.Time{}, time.Time{}, time.Time{}, s.Now
 	n.lower(SlurmNotResponding, "CLOUD", "POWERED_DOWN")
-	if n.Base == SlurmDown && strings.HasPrefix(n.Reason, silentReason) {
-		n.Base, n.Over = SlurmIdle, true
+	if n.Base == SlurmDown && n.Lost {
+		n.Base, n.Over = SlurmIdle, n.Over || n.Reason == silentReason
 	}
+	n.Lost = false
 	s.SlurmNodes.Put(key, n)
 	if n.Job != 0 {
 		s.slurmJobLost(n.Site, n.Job)
@@ -268,7 +269,7 @@ func (n *SlurmNode) enter(now time.Time, token string) (killed int, err error) {
 		n.lower(SlurmDrain)
 		n.Over = true
 	case SlurmDown:
-		killed, n.Base = n.Job, SlurmDown
+		killed, n.Base, n.Lost = n.Job, SlurmDown, false
 	case "RESUME", SlurmIdle:
 		return 0, n.resume(now, token)
 	default:
@@ -291,7 +292,7 @@ func (n *SlurmNode) resume(now time.Time, token string) error {
 		n.lower(SlurmDrain, SlurmFail)
 	}
 	if n.Base == SlurmDown {
-		n.Base = SlurmIdle
+		n.Base, n.Lost = SlurmIdle, false
 		if n.Job != 0 {
 			n.Base = SlurmAllocated
 		}
