@@ -4,6 +4,10 @@ import (
 	"net/http"
 
 	"github.com/musterhq/muster/simulator/ironic"
+	"github.com/musterhq/muster/simulator/keystone"
+	"github.com/musterhq/muster/simulator/netbox"
+	"github.com/musterhq/muster/simulator/nova"
+	"github.com/musterhq/muster/simulator/placement"
 	"github.com/musterhq/muster/simulator/redfish"
 	"github.com/musterhq/muster/simulator/slurm"
 )
@@ -15,8 +19,15 @@ func slurmGeneration(index int) int { return [...]int{45, 42, 38}[index/2%3] }
 func (s *simulator) faces() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/control/", http.StripPrefix("/control", s.controlHandler()))
+	tokens := keystone.New(s.world, keystone.Options{Prefix: "/keystone", User: userName, Password: s.secrets.password})
+	mux.Handle("/keystone/", s.rules.Wrap("keystone", "", tokens))
+	inventory, err := netbox.New(s.world, netbox.Options{Prefix: "/netbox", Tokens: []netbox.Token{{Text: s.secrets.netbox}}})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/netbox/", s.rules.Wrap("netbox", "", http.StripPrefix("/netbox", inventory)))
 	for i := range s.said.Sites {
-		if err := s.siteFaces(mux, &s.said.Sites[i]); err != nil {
+		if err := s.siteFaces(mux, &s.said.Sites[i], tokens); err != nil {
 			return nil, err
 		}
 	}
@@ -24,24 +35,27 @@ func (s *simulator) faces() (http.Handler, error) {
 }
 
 // siteFaces mounts the faces of one site.
-func (s *simulator) siteFaces(mux *http.ServeMux, site *Site) error {
+func (s *simulator) siteFaces(mux *http.ServeMux, site *Site, tokens *keystone.Keystone) error {
 	mount := func(face string, h http.Handler) {
-		path := "/" + site.Name + "/" + face
-		mux.Handle(path+"/", s.rules.Wrap(face, site.Name, http.StripPrefix(path, h)))
+		mux.Handle("/"+site.Name+"/"+face+"/", s.rules.Wrap(face, site.Name, h))
 	}
+	prefix := func(face string) string { return "/" + site.Name + "/" + face }
 	if site.Ironic != "" {
-		prefix := "/" + site.Name + "/ironic"
 		auth := map[string]string{authBasic: ironic.AuthHTTPBasic, authNone: ironic.AuthNone, authKeystone: ironic.AuthKeystone}[site.IronicAuth]
-		mux.Handle(prefix+"/", s.rules.Wrap("ironic", site.Name, ironic.New(s.world, site.Name, ironic.Options{
-			Prefix: prefix, Auth: auth, User: userName, Password: s.secrets.password,
-		})))
+		mount("ironic", ironic.New(s.world, site.Name, ironic.Options{
+			Prefix: prefix("ironic"), Auth: auth, User: userName, Password: s.secrets.password, Tokens: tokens,
+		}))
+	}
+	if site.Placement != "" {
+		mount("placement", placement.New(s.world, site.Name, placement.Options{Prefix: prefix("placement"), Tokens: tokens}))
+		mount("nova", nova.New(s.world, site.Name, nova.Options{Prefix: prefix("nova"), Tokens: tokens}))
 	}
 	if site.SlurmURL != "" {
 		h, err := slurm.New(s.world, site.Name, slurm.Options{Generation: slurmGeneration(site.Index), Key: []byte(s.secrets.slurm), Clock: s.Clock})
 		if err != nil {
 			return err
 		}
-		mount("slurm", h)
+		mount("slurm", http.StripPrefix(prefix("slurm"), h))
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const patience = 60 * time.Second // what a loaded machine may need for one step
 // development is a `muster dev` on folders of its own, with sources that are
 // read every second.
 type development struct {
-	binary, data, facts, policies string
+	binary, data, facts, policies string // no facts: on a simulated fleet
 	cmd                           *exec.Cmd
 	exited                        chan error
 	url                           string
@@ -106,7 +106,10 @@ func replaceIn(t *testing.T, path, pattern, by string) {
 // ready; it gives what it prints until then.
 func (d *development) start(t *testing.T, listen string, more ...string) string {
 	t.Helper()
-	args := append([]string{"dev", "--data-dir", d.data, "--facts", d.facts, "--policies", d.policies, "--listen", listen}, more...)
+	args := append([]string{"dev", "--data-dir", d.data, "--policies", d.policies, "--listen", listen}, more...)
+	if d.facts != "" {
+		args = append(args, "--facts", d.facts)
+	}
 	d.cmd = exec.Command(d.binary, args...)
 	d.cmd.Stderr = d.log
 	out, err := d.cmd.StdoutPipe()

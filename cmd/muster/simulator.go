@@ -57,7 +57,7 @@ to it. Its size is fixed when its directory is first used.`,
 			return usage("%w", err)
 		}
 		o.Ready = func(e simulator.Endpoints) {
-			fmt.Fprintf(a.stdout, "the simulated fleet answers at %s: %s in %s\n  everything of it is in %s\n",
+			fmt.Fprintf(a.stdout, "the simulated fleet answers at %s: %s in %s, kept in %s\n",
 				e.URL, render.Plural(e.Devices, "device"), render.Plural(len(e.Sites), "site"), o.Dir)
 		}
 		return simulator.Run(c.Context(), o)
