@@ -310,3 +310,51 @@ func TestTheSeedIsConsistent(t *testing.T) {
 		}
 	})
 }
+
+// A request about power ends when the machine has done it, and as a failure
+// with its reason when the machine does not.
+func TestPowerThroughIronic(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		on, reboot bool
+		change     func(b *BMC)
+		fails      string
+		want, says string
+		resets     int
+	}{
+		"off":                {false, false, nil, "", PowerOff, "", 1},
+		"on already":         {true, false, nil, "", PowerOn, "", 0},
+		"a reboot":           {true, true, nil, "", PowerOn, "", 1},
+		"a BMC that is deaf": {false, false, func(b *BMC) { b.Deaf = true }, "", PowerOn, "Failed to change power state to 'power off': Failed to set node power state", 0},
+		"a dead BMC":         {false, false, func(b *BMC) { b.Dead = true }, "", PowerOn, "Redfish connection failed", 0},
+		"told to fail":       {false, false, nil, WorkPower, PowerOn, "The BMC did not carry it out", 0},
+	} {
+		w, h := site(t)
+		n := nodeIn(t, w, deployed)
+		was := 0
+		do(t, w, func(s *State) {
+			m := s.Machines.Edit(s.MachineOf(n).Key())
+			if was = m.Resets; test.change != nil {
+				test.change(&m.BMC)
+			}
+			s.Machines.Put(m.Key(), m)
+			c := s.Nodes.Edit(n.Key())
+			c.Fails = test.fails
+			s.RequestPower(c, test.on, test.reboot)
+			s.Nodes.Put(c.Key(), c)
+		})
+		if n := node(w, n.Key()); n.TargetPower != powerWord(test.on) || n.Reservation == "" {
+			t.Errorf("%s: at first it is %+v", name, n)
+		}
+		pass(w, h, n.Key(), time.Minute)
+		w.Read(func(s *State) {
+			n, m := s.Nodes.Get(n.Key()), s.MachineOf(n)
+			if n.PowerState != test.want || n.TargetPower != "" || n.Reservation != "" || !strings.Contains(n.LastError, test.says) || (n.LastError == "") != (test.says == "") {
+				t.Errorf("%s: at the end it is %+v", name, n)
+			}
+			if m.Resets-was != test.resets {
+				t.Errorf("%s: the machine was reset %d times", name, m.Resets-was)
+			}
+		})
+	}
+}

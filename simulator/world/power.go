@@ -115,6 +115,8 @@ func (s *State) reach(n *Node) string {
 	address, _ := n.DriverInfo["redfish_address"].(string)
 	m := s.MachineOf(n)
 	switch {
+	case m != nil && m.BMC.Hangs:
+		return fmt.Sprintf("Redfish connection failed for node %s: Unable to connect to %s. Error: Read timed out. (read timeout=60)", n.UUID, address)
 	case m == nil || m.BMC.Dead:
 		return fmt.Sprintf("Redfish connection failed for node %s: Unable to connect to %s. Error: [Errno 111] ECONNREFUSED", n.UUID, address)
 	case m.BMC.NotReady.After(s.Now):
@@ -138,8 +140,12 @@ func redfishHost(info map[string]any) string {
 	return address
 }
 
-// fakePower is how long a fake node takes to change its power.
-const fakePower = 150 * time.Millisecond
+// How long a fake node takes to change its power, and how long Ironic waits for
+// a machine to have changed it.
+const (
+	fakePower    = 150 * time.Millisecond
+	powerTimeout = 30 * time.Second
+)
 
 // RequestPower begins what a request to Ironic asks of a node's power: to be on
 // at its end, and off before that if reboot is set. The node is to be Put
@@ -151,6 +157,7 @@ func (s *State) RequestPower(n *Node, on, reboot bool) {
 		n.Next = s.Now.Add(fakePower)
 		return
 	}
+	n.Next = s.Now.Add(powerTimeout)
 	s.drive(n, m, "power: "+n.TargetPower, on, reboot)
 }
 
@@ -161,23 +168,40 @@ func (s *State) drive(n *Node, m *Machine, op string, on, reboot bool) {
 		return
 	}
 	n.TargetPower = powerWord(on)
-	if on && m.On {
+	switch {
+	case m.BMC.Deaf || on && !s.Fed(m): // accepted, and nothing comes of it
+	case on && m.On:
 		s.Switch(m, "Ironic: "+op, false, true)
-	} else {
+	default:
 		s.Switch(m, "Ironic: "+op, on)
 	}
+}
+
+// unpowered tells of a node whose machine did not do what Ironic had it do.
+func (s *State) unpowered(n *Node) string {
+	m := s.MachineOf(n)
+	if m == nil || n.TargetPower == "" || powerWord(m.On) == n.TargetPower && len(m.Moves) == 0 {
+		return ""
+	}
+	return "Failed to set node power state to " + n.TargetPower + "."
 }
 
 // endPower ends a request about power that no machine ends.
 func (s *State) endPower(n *Node) {
 	broken := s.reach(n)
-	if broken == "" && n.Fails == WorkPower {
+	if n.Fails == WorkPower {
 		broken, n.Fails = "The BMC did not carry it out.", ""
+	}
+	if broken == "" {
+		broken = s.unpowered(n)
 	}
 	if broken == "" {
 		s.powered(n)
 		return
 	}
 	n.LastError = fmt.Sprintf("Failed to change power state to '%s': %s", n.TargetPower, broken)
+	if m := s.MachineOf(n); m != nil && s.reach(n) == "" {
+		n.PowerState = powerWord(m.On)
+	}
 	n.Work, n.Reservation, n.TargetPower, n.Updated = "", "", "", s.Now
 }

@@ -258,6 +258,9 @@ func (s *State) fault(n *Node) string {
 	if broken := s.reach(n); broken != "" {
 		return broken
 	}
+	if broken := s.unpowered(n); broken != "" {
+		return broken
+	}
 	switch n.Work {
 	case WorkClean:
 		return cleanFault(n)
