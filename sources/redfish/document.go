@@ -168,7 +168,7 @@ func statusOf(d document, name string) reading {
 		return r
 	}
 	r.absent = strings.EqualFold(status.text("State"), "Absent")
-	for _, field := range []string{"Health", "HealthRollup"} {
+	for _, field := range []string{"Health", "HealthRollup", "HealthRollUp"} { // the last as DMTF once spelled it
 		text := status.text(field)
 		if text == "" {
 			if !null(status[field]) && text == "" && !bytes.Equal(status[field], []byte(`""`)) {
