@@ -136,10 +136,10 @@ func (x *exchange) patch(k *kind, id int, whole bool) {
 
 // edit gives a copy of an object to be changed, or nil.
 func edit(s *world.State, k *kind, id int) *world.Object {
-	o := s.Objects.Edit(world.ObjectKey(k.name, id))
-	if o == nil {
+	if s.Object(k.name, id) == nil {
 		return nil
 	}
+	o := s.Objects.Edit(world.ObjectKey(k.name, id))
 	if o.Fields == nil {
 		o.Fields = map[string]any{}
 	}

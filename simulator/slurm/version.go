@@ -69,7 +69,6 @@ type version struct {
 	job    *stencil
 	part   *stencil
 	ping   *stencil
-	meta   string // without the client
 }
 
 func openVersion(r *release, number int) (*version, error) {

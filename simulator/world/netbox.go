@@ -3,7 +3,6 @@ package world
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -50,13 +49,14 @@ func cloneObject(o *Object) *Object {
 }
 
 // ObjectKey is an object's key: its kind and its id, so padded that keys are in
-// the order of ids.
+// the order of ids. An id has nine digits at most.
 func ObjectKey(kind string, id int) string {
-	n := strconv.Itoa(id)
-	for len(n) < 9 {
-		n = "0" + n
+	var digits [9]byte
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = '0' + byte(id%10)
+		id /= 10
 	}
-	return kind + "/" + n
+	return kind + "/" + string(digits[:])
 }
 
 // Key is the object's key in Objects.
@@ -81,7 +81,12 @@ func (o *Object) Text(field string) string {
 }
 
 // Object gives an object, not to be changed, or nil.
-func (s *State) Object(kind string, id int) *Object { return s.Objects.Get(ObjectKey(kind, id)) }
+func (s *State) Object(kind string, id int) *Object {
+	if id < 0 || id >= 1_000_000_000 {
+		return nil
+	}
+	return s.Objects.Get(ObjectKey(kind, id))
+}
 
 // ObjectBySlug gives the first object of a kind with the slug, or the name where
 // the kind has no slugs; nil if there is none.
