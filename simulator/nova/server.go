@@ -240,7 +240,7 @@ func (c *call) create() error {
 		}
 		var host *world.Node
 		for _, n := range s.Nodes.Of(c.site) {
-			if (asked == "" || n.UUID == asked) && s.Bootable(n, c.project) {
+			if (asked == "" || n.UUID == asked) && s.Bootable(n, asked != "") {
 				host = n
 				break
 			}

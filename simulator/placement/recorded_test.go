@@ -76,7 +76,9 @@ func play(t *testing.T, server *httptest.Server, e *exchange) {
 		t.Errorf("%s: the location is %q", what, at)
 	}
 	var value any
-	var wrong struct{ Errors []struct{ Detail, Code string } }
+	var wrong struct {
+		Errors []struct{ Detail, Code string }
+	}
 	if len(got) > 0 && (json.Unmarshal(got, &value) != nil || json.Unmarshal(got, &wrong) != nil) {
 		t.Fatalf("%s: the answer is %s", what, got)
 	}

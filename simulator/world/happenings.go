@@ -61,9 +61,10 @@ func (s *State) rented(m *Machine) *Node {
 func (s *State) vacant(m *Machine) *Node {
 	site, n := s.Sites.Get(m.Site), s.quiet(m, Available)
 	switch {
-	case n == nil || n.InstanceUUID != "" || n.Lessee != "",
+	case n == nil || n.InstanceUUID != "",
+		n.Lessee != "" && !(site.TraitBased && n.Lessee == site.Lessees.Enrol),
 		site.TraitBased && !slices.Contains(n.Traits, site.Trait),
-		site.Placement && !s.Bootable(n, ""):
+		site.Placement && !s.Bootable(n, false):
 		return nil
 	}
 	return n

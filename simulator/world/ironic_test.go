@@ -251,7 +251,7 @@ func TestAServerLivesWithItsNode(t *testing.T) {
 		return v, allocated, n2
 	}
 	do(t, w, func(s *State) {
-		if !s.Bootable(s.Nodes.Get(n.Key()), "p") {
+		if !s.Bootable(s.Nodes.Get(n.Key()), false) {
 			t.Error("the node is not offered")
 		}
 		s.Boot(v, s.Nodes.Get(n.Key()))
@@ -292,7 +292,7 @@ func TestTheSeedIsConsistent(t *testing.T) {
 				"bound and not active":                  bound != (n.ProvisionState == Active),
 				"deployed and not active":               m.Deployed != (n.ProvisionState == Active),
 				"known to be on and is not":             n.PowerState != "" && n.PowerState != powerWord(m.On),
-				"ready for customers and ours":          slices.Contains(n.Traits, site.Trait) && n.Lessee != "" && !slices.Contains(site.Customers, n.Lessee),
+				"ready for customers and ours":          slices.Contains(n.Traits, site.Trait) && n.Lessee != "" && n.Lessee != site.Lessees.Enrol && !slices.Contains(site.Customers, n.Lessee),
 				"bound to nobody's server":              site.Placement && bound && s.Servers.Get(Key(n.Site, n.InstanceUUID)) == nil,
 				"bound without an allocation":           site.Placement && bound && s.Providers.Get(n.Key()).Used(resourceClass(n)) != 1,
 				"published where there is no Placement": !site.Placement && s.Providers.Get(n.Key()) != nil,

@@ -2,6 +2,7 @@ package world
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -66,13 +67,18 @@ func (s *State) Boot(v *Server, n *Node) {
 	s.Nodes.Put(c.Key(), c)
 }
 
-// Bootable tells whether Nova could put a server of a project on a node.
-func (s *State) Bootable(n *Node, project string) bool {
+// Bootable tells whether Nova could put a server on a node. Where customers get
+// nodes by a trait, one that nobody asked for by name must have it; whom Ironic
+// has leased the node to, Nova does not ask.
+func (s *State) Bootable(n *Node, byName bool) bool {
 	if n.ProvisionState != Available || n.Maintenance || n.InstanceUUID != "" || n.Reservation != "" || n.Retired {
 		return false
 	}
+	if site := s.Sites.Get(n.Site); !byName && site.TraitBased && !slices.Contains(n.Traits, site.Trait) {
+		return false
+	}
 	p := s.Providers.Get(n.Key())
-	return p != nil && p.Free(resourceClass(n)) > 0 && (n.Lessee == "" || n.Lessee == project)
+	return p != nil && p.Free(resourceClass(n)) > 0
 }
 
 // DeleteServer begins a server's end.

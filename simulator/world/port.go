@@ -18,6 +18,8 @@ type Port struct {
 	UpdatedAt time.Time      `json:"updated_at,omitzero"`
 }
 
+func (p *Port) key() string { return Key(p.Site, p.UUID) }
+
 func portKind() kind[Port] {
 	return kind[Port]{clone: func(p *Port) *Port {
 		c := *p
@@ -32,7 +34,7 @@ func (s *State) AddPort(p *Port) {
 	for _, other := range s.Ports.Of(p.Site) {
 		p.ID = max(p.ID, other.ID+1)
 	}
-	s.Ports.Put(Key(p.Site, p.UUID), p)
+	s.Ports.Put(p.key(), p)
 }
 
 // PortAt gives a site's port with a MAC address, or nil.

@@ -295,7 +295,12 @@ func (s *State) finish(n *Node) {
 		s.begin(n, WorkClean, Available)
 		return
 	case WorkInspect:
-		s.inspected(n)
+		s.inspected(n, m)
+		if m != nil && s.PortAt(n.Site, hostMAC(m)) == nil {
+			p := portOf(n, m, 0)
+			p.CreatedAt = s.Now
+			s.AddPort(p)
+		}
 	case WorkVerify:
 		if m != nil {
 			n.PowerState = powerWord(m.On)

@@ -1,8 +1,10 @@
 package world
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -31,9 +33,10 @@ func (s *State) seedNode(r *rand.Rand, site *Site, m *Machine, use Use) {
 	m.Node, m.On, m.Deployed = n.UUID, false, false
 	s.seedUseOfNode(r, site, m, n, use)
 	if use != UseEnrolling {
-		s.inspected(n)
+		s.inspected(n, m)
+		p := portOf(n, m, s.Ports.Len()+1)
+		s.Ports.Put(p.key(), p)
 		n.InspectStarted, n.InspectFinished = created.Add(time.Hour), created.Add(time.Hour+inspectTime)
-		s.seedPort(r, m, n)
 	}
 	n.ID = s.Nodes.Len() + 1
 	s.Nodes.Put(n.Key(), n)
@@ -47,7 +50,9 @@ func (s *State) seedUseOfNode(r *rand.Rand, site *Site, m *Machine, n *Node, use
 		n.Lessee = site.Customers[r.IntN(len(site.Customers))]
 		n.deployed(m, newUUID(r))
 	case UseFree:
-		n.Lessee = ""
+		if !site.TraitBased { // there the lessee is what keeps a node from customers
+			n.Lessee = ""
+		}
 	case UseBurnIn, UseDrained:
 		n.Lessee = site.Lessees.Slurm
 		n.deployed(m, newUUID(r))
@@ -78,17 +83,18 @@ func (n *Node) deployed(m *Machine, instance string) {
 	n.InstanceInfo = map[string]any{"display_name": "i-" + instance[:8], "image_source": "http://images.example/ubuntu-24.04.raw", "image_checksum": "d41d8cd98f00b204e9800998ecf8427e"}
 }
 
-// inspected puts what an inspection finds into a node.
-func (s *State) inspected(n *Node) {
+// inspected puts what an inspection finds in a machine into its node: its size.
+func (s *State) inspected(n *Node, m *Machine) {
 	n.InspectFinished = s.Now
-	if n.Machine == "" {
+	if m == nil {
 		return
 	}
 	n.Properties["cpus"], n.Properties["memory_mb"], n.Properties["local_gb"], n.Properties["cpu_arch"] = 144, 983040, 3575, "aarch64"
 }
 
-func (s *State) seedPort(r *rand.Rand, m *Machine, n *Node) {
-	s.AddPort(&Port{UUID: newUUID(r), Site: n.Site, Node: n.UUID, Address: hostMAC(m), PXE: true, CreatedAt: n.Created})
+// portOf is the port that an inspection finds.
+func portOf(n *Node, m *Machine, id int) *Port {
+	return &Port{ID: id, UUID: derivedUUID(n.UUID, "port"), Site: n.Site, Node: n.UUID, Address: hostMAC(m), PXE: true, CreatedAt: n.Created}
 }
 
 // hostMAC is the address of a machine's first network port, beside its BMC's.
@@ -112,6 +118,13 @@ func (s *State) seedNova(site *Site, n *Node) {
 	p = cloneProvider(p)
 	p.Allocations[v.UUID] = Allocation{Resources: map[string]int{resourceClass(n): 1}, Project: v.Project, User: v.Project, Type: "INSTANCE", Generation: 1}
 	s.Providers.Put(p.Key(), p)
+}
+
+// derivedUUID makes the identity of what belongs to something.
+func derivedUUID(parts ...string) string {
+	b := sha256.Sum256([]byte(strings.Join(parts, "/")))
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
 // DefaultInterfaces are what Ironic gives a node of a driver.

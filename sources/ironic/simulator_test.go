@@ -55,3 +55,26 @@ func TestConformanceOnTheSimulatorWithKeystone(t *testing.T) {
 		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"},
 	})
 }
+
+// Everything that the simulated fleet's nodes say can be read, and is what the
+// machines are.
+func TestTheSimulatedFleetIsReadWhole(t *testing.T) {
+	t.Parallel()
+	w := simulated(t)
+	server := httptest.NewServer(simironic.New(w, "sim1", simironic.Options{}))
+	t.Cleanup(server.Close)
+	records, end := list(t, (&peer{config: Config{URL: server.URL}}).client(t, func(c *Config) { c.PageSize = 5 }))
+	w.Read(func(s *world.State) {
+		if len(records) != s.Nodes.Len() || end.Dropped != 0 || len(end.Lost) != 0 {
+			t.Errorf("%d of %d nodes, the end is %+v", len(records), s.Nodes.Len(), end)
+		}
+		for ref, r := range records {
+			n := s.Nodes.Get(world.Key("sim1", ref))
+			m, f := s.MachineOf(n), r.Ironic
+			if len(f.Unreadable) > 0 || f.Unmodelled || f.BMCAddress.Value != m.Address || r.Serial != m.Serial || r.Name != m.Name ||
+				f.ProvisionState.String() != n.ProvisionState || f.Lessee.Value != n.Lessee || f.InstanceUUID.Value != n.InstanceUUID {
+				t.Errorf("%s is read as %+v", n.Name, f)
+			}
+		}
+	})
+}
