@@ -2,12 +2,11 @@ package netbox
 
 import (
 	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
 )
 
@@ -217,326 +215,57 @@ func listAll(t *testing.T, c *Client) listed {
 	return l
 }
 
-func listsAll(t *testing.T, e endpoint) {
-	before := time.Now()
-	l := listAll(t, e.connect(t, func(c *Config) { c.PageSize = 7 }))
-	if l.err != nil || !l.end.Complete || l.end.Dropped != 0 || len(l.records) != e.devices || l.end.Records != e.devices || l.pages != (e.devices+6)/7 {
-		t.Fatalf("%d records in %d pages, %+v, %v", len(l.records), l.pages, l.end, l.err)
-	}
-	for ref, r := range l.records {
-		f := r.Netbox
-		if f == nil || len(f.Unreadable) > 0 || f.Listed != facts.True || f.Status.Value == "" || f.Role.Value == "" || f.Site.Value != e.site || !f.Serial.Known ||
-			!f.Tenant.Known || !f.Rack.Known || !f.OobIP.Known || f.Tags == nil || f.CustomFields == nil || r.Undecodable != "" || r.Name != f.Name.Value ||
-			r.At.Before(before) || r.At.After(time.Now()) || r.At.Before(l.end.At) {
-			t.Errorf("%s: %+v %+v", ref, r, f)
-		}
-	}
-}
-
-func filtersSites(t *testing.T, e endpoint) {
-	l := listAll(t, e.connect(t, func(c *Config) { c.Sites = []string{e.other} }))
-	if l.err != nil || len(l.records) != e.others || l.end.Elsewhere != e.devices {
-		t.Errorf("%d records, %+v, %v; want %d and %d elsewhere", len(l.records), l.end, l.err, e.others, e.devices)
-	}
-}
-
-func severalSites(t *testing.T, e endpoint) {
-	l := listAll(t, e.connect(t, func(c *Config) { c.Sites, c.PageSize = []string{e.other, e.site}, 10 }))
-	if l.err != nil || len(l.records) != e.devices+e.others || l.end.Elsewhere != 0 {
-		t.Errorf("%d records, %+v, %v", len(l.records), l.end, l.err)
-	}
-}
-
-func unknownSite(t *testing.T, e endpoint) {
-	l := listAll(t, e.connect(t, func(c *Config) { c.Sites = []string{e.site, "nosuchsite"} }))
-	if sources.KindOf(l.err) != sources.KindRefused || !strings.Contains(l.err.Error(), "nosuchsite") || l.end.Complete {
-		t.Errorf("%+v %v", l.end, l.err)
-	}
-}
-
-func readsOne(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	l := listAll(t, c)
-	for _, ref := range []string{l.order[0], l.order[len(l.order)/2], l.order[len(l.order)-1]} {
-		// Asked of a client that has listed nothing, too.
-		for _, c := range []*Client{c, e.connect(t, nil)} {
-			r, err := c.Get(t.Context(), ref)
-			if err != nil || r.Ref != ref || r.Serial != l.records[ref].Serial || !reflect.DeepEqual(r.Netbox, l.records[ref].Netbox) {
-				t.Errorf("%+v %v, listed as %+v", r, err, l.records[ref])
-			}
-		}
-	}
-}
-
-func unknownID(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	if r, err := c.Get(t.Context(), "999999999"); !errors.Is(err, sources.ErrGone) || sources.KindOf(err) != sources.KindMissing {
-		t.Errorf("%+v %v", r, err)
-	}
-	for _, id := range []string{"", "0", "-1", "007", "1/../2", "?limit=0", "n01"} {
-		if _, err := c.Get(t.Context(), id); sources.KindOf(err) != sources.KindRefused || errors.Is(err, sources.ErrGone) {
-			t.Errorf("%q: %v", id, err)
-		}
-	}
-}
-
-func (e endpoint) foreign(t *testing.T) string {
+// makeOdd gives a NetBox without them the values that the last item wants, over
+// its API.
+func (e endpoint) makeOdd(t *testing.T) {
 	t.Helper()
-	l := listAll(t, e.connect(t, func(c *Config) { c.Sites = []string{e.other} }))
-	if l.err != nil || len(l.order) == 0 {
-		t.Fatalf("site %s: %v", e.other, l.err)
-	}
-	return l.order[len(l.order)-1]
-}
-
-func elsewhere(t *testing.T, e endpoint) {
-	_, err := e.connect(t, nil).Get(t.Context(), e.foreign(t))
-	if !errors.Is(err, sources.ErrGone) || !strings.Contains(err.Error(), e.other) {
-		t.Errorf("%v", err)
-	}
-}
-
-func refusedToken(t *testing.T, e endpoint) {
-	for _, token := range []string{strings.Repeat("0", 40), "nbt_aaaaaaaaaaaa." + strings.Repeat("0", 40)} {
-		c := e.as(t, token)
-		l := listAll(t, c)
-		if sources.KindOf(l.err) != sources.KindForbidden || !errors.Is(l.err, ErrToken) || l.end.Complete || len(l.records) > 0 || strings.Contains(l.err.Error(), token) {
-			t.Errorf("list: %+v", l)
-		}
-		if _, err := c.Get(t.Context(), "1"); sources.KindOf(err) != sources.KindForbidden || errors.Is(err, sources.ErrGone) {
-			t.Errorf("get: %v", err)
+	var d struct {
+		Site, Location, Rack struct {
+			ID   int
+			Name string
 		}
 	}
-}
-
-func noPermission(t *testing.T, e endpoint) {
-	c := e.as(t, e.none)
-	l := listAll(t, c)
-	_, err := c.Get(t.Context(), "1")
-	for _, err := range []error{l.err, err} {
-		if sources.KindOf(err) != sources.KindForbidden || errors.Is(err, ErrToken) || errors.Is(err, sources.ErrGone) {
-			t.Errorf("%v", err)
-		}
+	l := listAll(t, e.connect(t, nil))
+	if l.err != nil || len(l.order) < 4 {
+		t.Fatalf("%d devices, %v", len(l.order), l.err)
 	}
-}
-
-func secondToken(t *testing.T, e endpoint) {
-	if l := listAll(t, e.as(t, e.v2)); l.err != nil || len(l.records) != e.devices {
-		t.Errorf("%d records, %v", len(l.records), l.err)
-	}
-}
-
-func renewedToken(t *testing.T, e endpoint) {
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(token string) {
-		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(strings.Repeat("0", len(e.token)))
-	c := e.connect(t, func(c *Config) { c.Token, c.TokenFile = "", file })
-	if l := listAll(t, c); !errors.Is(l.err, ErrToken) {
-		t.Fatalf("a wrong token: %v", l.err)
-	}
-	write(e.token)
-	if l := listAll(t, c); l.err != nil {
-		t.Errorf("after the renewal: %v", l.err)
-	}
-}
-
-func notNetBox(t *testing.T, e endpoint) {
-	c := e.connect(t, func(c *Config) { c.URL = e.url + "/api/nosuch" })
-	if l := listAll(t, c); l.err == nil || l.end.Complete {
-		t.Errorf("list: %+v", l)
-	}
-	if _, err := c.Get(t.Context(), "1"); err == nil || errors.Is(err, sources.ErrGone) {
-		t.Errorf("get: %v", err)
-	}
-}
-
-func readOnlyToken(t *testing.T, e endpoint) {
-	c := e.as(t, e.readOnly)
-	d := e.fresh(t, c)
-	if _, err := c.Update(t.Context(), d.Ref, Change{Status: "staged"}); sources.KindOf(err) != sources.KindForbidden || errors.Is(err, ErrToken) {
-		t.Errorf("%v", err)
-	}
-}
-
-func limitedToken(t *testing.T, e endpoint) {
-	id := e.foreign(t)
-	c := e.connect(t, func(c *Config) { c.Token, c.Sites = e.limited, []string{e.other} })
-	d, err := c.Read(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status := "staged"
-	if d.Netbox.Status.Value == status {
-		status = "planned"
-	}
-	if _, err := c.Update(t.Context(), id, Change{Status: status}); sources.KindOf(err) != sources.KindForbidden || errors.Is(err, sources.ErrGone) {
-		t.Errorf("%v", err)
-	}
-}
-
-func writesStatus(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	sent := time.Now()
-	got, err := c.Update(t.Context(), d.Ref, Change{Status: "staged", If: d.Version, Note: "muster:42"})
-	if err != nil || got.Netbox.Status.Value != "staged" || got.Version == d.Version || got.At.Before(sent) {
-		t.Fatalf("%+v %v", got, err)
-	}
-	again, err := c.Update(t.Context(), d.Ref, Change{Status: "staged"})
-	if err != nil || again.Version != got.Version {
-		t.Errorf("what is so already was written: %+v %v", again, err)
-	}
-	if back, err := c.Update(t.Context(), d.Ref, Change{Status: "active"}); err != nil || !reflect.DeepEqual(back.Netbox, d.Netbox) {
-		t.Errorf("back: %+v %v, was %+v", back, err, d.Netbox)
-	}
-	if _, err := c.Update(t.Context(), "999999999", Change{Status: "active"}); !errors.Is(err, sources.ErrGone) {
-		t.Errorf("an unknown device: %v", err)
-	}
-}
-
-func writesTags(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	got, err := c.Update(t.Context(), d.Ref, Change{AddTags: []string{e.tag}})
-	if err != nil || !slices.Contains(got.Netbox.Tags, e.tag) || len(got.Netbox.Tags) != len(d.Netbox.Tags)+1 {
-		t.Fatalf("%+v %v", got, err)
-	}
-	if again, err := c.Update(t.Context(), d.Ref, Change{AddTags: []string{e.tag}, RemoveTags: []string{"never-there"}}); err != nil || again.Version != got.Version {
-		t.Errorf("what is so already was written: %v", err)
-	}
-	if back, err := c.Update(t.Context(), d.Ref, Change{RemoveTags: []string{e.tag}}); err != nil || !reflect.DeepEqual(back.Netbox, d.Netbox) {
-		t.Errorf("back: %+v %v, was %+v", back, err, d.Netbox)
-	}
-}
-
-func writesFields(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	got, err := c.Update(t.Context(), d.Ref, Change{CustomFields: map[string]Value{
-		e.choice.name: Set(e.choice.values[1]), e.choices.name: Set(e.choices.values), e.number: Set(4711),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{e.choice.name: e.choice.values[1], e.number: float64(4711)}
-	for name, value := range want {
-		if got.Netbox.CustomFields[name] != value {
-			t.Errorf("%s is %v, want %v", name, got.Netbox.CustomFields[name], value)
-		}
-	}
-	if list, _ := got.Netbox.CustomFields[e.choices.name].([]any); len(list) != len(e.choices.values) {
-		t.Errorf("%s is %v", e.choices.name, got.Netbox.CustomFields[e.choices.name])
-	}
-	// What was read goes back as it was read.
-	back := map[string]Value{e.number: Clear()}
-	for _, name := range []string{e.choice.name, e.choices.name} {
-		back[name] = Set(d.Netbox.CustomFields[name])
-	}
-	after, err := c.Update(t.Context(), d.Ref, Change{CustomFields: back})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if value, has := after.Netbox.CustomFields[e.number]; value != nil || !has {
-		t.Errorf("the cleared field is %v", value)
-	}
-	for _, name := range []string{e.choice.name, e.choices.name} {
-		if !reflect.DeepEqual(after.Netbox.CustomFields[name], d.Netbox.CustomFields[name]) {
-			t.Errorf("%s is %v, was %v", name, after.Netbox.CustomFields[name], d.Netbox.CustomFields[name])
-		}
-	}
-	for name, was := range d.Netbox.CustomFields {
-		if name != e.number && !reflect.DeepEqual(after.Netbox.CustomFields[name], was) {
-			t.Errorf("%s was not to be changed: %v, was %v", name, after.Netbox.CustomFields[name], was)
-		}
-	}
-}
-
-func refusedValue(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	for name, change := range map[string]Change{
-		"a status": {Status: "bogus"},
-		"a choice": {Status: "staged", CustomFields: map[string]Value{e.choice.name: Set("bogus")}},
+	of := func(i int) string { return "devices/" + l.order[i] + "/" }
+	e.rest(t, "GET", of(0), nil, &d)
+	var hall, rack struct{ ID int }
+	e.rest(t, "POST", "locations/", map[string]any{"name": "Another hall", "slug": "another-hall", "site": d.Site.ID, "status": "active"}, &hall)
+	e.rest(t, "POST", "racks/", map[string]any{"name": d.Rack.Name, "site": d.Site.ID, "location": hall.ID, "status": "active"}, &rack)
+	for i, change := range []map[string]any{
+		{"name": nil}, {"serial": "Not Specified"}, {"oob_ip": nil}, {"location": hall.ID, "rack": rack.ID, "position": nil, "face": ""},
 	} {
-		if _, err := c.Update(t.Context(), d.Ref, change); sources.KindOf(err) != sources.KindRefused || !strings.Contains(err.Error(), "bogus") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if after, err := c.Read(t.Context(), d.Ref); err != nil || after.Version != d.Version {
-		t.Errorf("it was changed: %+v %v", after, err)
+		e.rest(t, "PATCH", of(i), change, nil)
 	}
 }
 
-func unknownNames(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	for name, change := range map[string]Change{
-		"a tag":          {AddTags: []string{"nosuchthing"}},
-		"a custom field": {CustomFields: map[string]Value{"nosuchthing": Set("x")}},
-		"neither":        {CustomFields: map[string]Value{"nosuchthing": {}}},
-	} {
-		if _, err := c.Update(t.Context(), d.Ref, change); sources.KindOf(err) != sources.KindRefused || !strings.Contains(err.Error(), "nosuchthing") {
-			t.Errorf("%s: %v", name, err)
-		}
+// rest makes one request as somebody else does.
+func (e endpoint) rest(t *testing.T, method, path string, body, into any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func oldReading(t *testing.T, e endpoint) {
-	c := e.connect(t, nil)
-	d := e.fresh(t, c)
-	// Somebody else: a request of another client.
-	req, err := http.NewRequestWithContext(t.Context(), "PATCH", e.url+"/api/dcim/devices/"+d.Ref+"/", bytes.NewBufferString(`{"tags":[{"slug":"`+e.tag+`"}]}`))
+	req, err := http.NewRequestWithContext(t.Context(), method, e.url+"/api/dcim/"+path, bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", authorization(e.token))
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%v %v", resp, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_ = resp.Body.Close()
-	_, err = c.Update(t.Context(), d.Ref, Change{If: d.Version, Status: "staged"})
-	if sources.KindOf(err) != sources.KindConflict || !errors.Is(err, ErrChanged) {
-		t.Errorf("%v", err)
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s %v", method, path, resp.StatusCode, answer, err)
 	}
-	if after, err := c.Read(t.Context(), d.Ref); err != nil || after.Netbox.Status.Value != "active" {
-		t.Errorf("it was written: %+v %v", after, err)
-	}
-	if _, err := c.Update(t.Context(), d.Ref, Change{RemoveTags: []string{e.tag}}); err != nil {
-		t.Errorf("without a reading: %v", err)
-	}
-}
-
-func oddValues(t *testing.T, e endpoint) {
-	l := listAll(t, e.connect(t, nil))
-	var nameless, placeholder, noAddress int
-	racks := map[string]bool{}
-	for _, r := range l.records {
-		f := r.Netbox
-		if f.Name.Value == "" && f.Name.Known && r.Name == "" {
-			nameless++
-		}
-		if r.Serial == "" && f.Serial.Value == "Not Specified" {
-			placeholder++
-		}
-		if f.OobIP.Value == "" {
-			noAddress++
-		} else if strings.Contains(f.OobIP.Value, "/") {
-			t.Errorf("%s: the address %q has a prefix", r.Ref, f.OobIP.Value)
-		}
-		racks[f.Rack.Value] = true
-	}
-	if nameless == 0 || placeholder == 0 || noAddress == 0 {
-		t.Errorf("%d nameless, %d without a serial, %d without an address of a BMC", nameless, placeholder, noAddress)
-	}
-	for _, want := range []string{"R01 (Hall 1)", "R01 (Hall 2)", "R02"} {
-		if !racks[want] {
-			t.Errorf("rack %q is not among %v", want, racks)
+	if into != nil {
+		if err := json.Unmarshal(answer, into); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -45,6 +45,8 @@ func TestConformanceOfTheSimulator(t *testing.T) {
 					}
 				}
 			})
+			e.odd = true
+			e.makeOdd(t)
 			runSuite(t, e)
 		})
 	}
