@@ -7,17 +7,21 @@
 # Environment, all optional:
 #   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
-#                     (24.11), slurm-forky (26.05), netbox (4.7); default all but slurm-forky
+#                     (24.11), slurm-forky (26.05), netbox (4.7), redfish (sushy-tools); default all but
+#                     slurm-forky
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
+#   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
+#   MUSTER_PEER_REDFISH_TREES   a directory of captured trees of BMCs, NAME.json.gz; passed on
 #   PEER_PACKAGES     the packages to test (default the adapters and the end-to-end scenario)
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
-peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox}
+peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox redfish}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
+export REDFISH_VENV=${REDFISH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/sushy-tools}
 work=$(mktemp -d /tmp/muster-peers-XXXXXX) # short: SLURM's sockets lie below it
 chmod 755 "$work"                          # its daemons run as users of their own
 
@@ -31,6 +35,7 @@ stop() {
       slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
       placement) "$here/placement-down.sh" "$work/$name" || true ;;
       netbox) "$here/netbox-down.sh" "$work/$name" || true ;;
+      redfish) "$here/redfish-down.sh" "$work/$name" || true ;;
       *) "$here/ironic-down.sh" "$work/$name" || true ;;
     esac
   done
@@ -78,6 +83,7 @@ up() {
       ;;
     placement) "$here/placement-up.sh" "$work/$name" "$2" >"$out" ;;
     netbox) "$here/netbox-up.sh" "$work/$name" "$2" >"$out" ;;
+    redfish) "$here/redfish-up.sh" "$work/$name" "$2" >"$out" ;;
     slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
     *) say "no such peer: $name" && return 1 ;;
   esac
@@ -116,6 +122,7 @@ for name in $peers; do
       ;;
     placement) export MUSTER_PEER_PLACEMENT=$address ;;
     netbox) export MUSTER_PEER_NETBOX=$address ;;
+    redfish) export MUSTER_PEER_REDFISH=$address ;;
     slurm-*) slurms+=("$work/$name/slurm.env") ;;
   esac
 done
