@@ -68,6 +68,6 @@ func (s *simulator) bmcServer() (*http.Server, error) {
 	}
 	s.said.CA = authority.Path()
 	server := s.server(s.rules.Wrap(redfish.FaceName, "", redfish.New(s.world, redfish.Options{User: bmcUser, Password: s.secrets.bmc})))
-	server.TLSConfig = authority.TLS()
+	server.TLSConfig, server.IdleTimeout = authority.TLS(), bmcIdle
 	return server, nil
 }

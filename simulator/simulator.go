@@ -36,8 +36,9 @@ type Options struct {
 const (
 	headerLimit = 10 * time.Second
 	idleLimit   = 2 * time.Minute
-	stopLimit   = 3 * time.Second // for answers under way
-	liveEvery   = time.Second     // what is due happens at the latest so late
+	bmcIdle     = 15 * time.Second // BMCs keep few connections, and ten thousand of them on one machine none for long
+	stopLimit   = 3 * time.Second  // for answers under way
+	liveEvery   = time.Second      // what is due happens at the latest so late
 )
 
 // simulator is one run.

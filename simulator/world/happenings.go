@@ -33,7 +33,33 @@ func tenancies() []happening {
 			begin: func(s *State, m *Machine, _ *rand.Rand) { s.leave(cloneNode(s.rented(m)), WorkClean) },
 			mend:  func(s *State, m *Machine) { s.cleanAgain(s.Nodes.Edit(Key(m.Site, m.Node))) },
 		},
+		{
+			name: "a person looks after a failure", weight: 3,
+			fits:  func(s *State, m *Machine) bool { return s.stranded(m) != nil },
+			begin: func(s *State, m *Machine, _ *rand.Rand) { s.unstrand(cloneNode(s.stranded(m))) },
+		},
 	}
+}
+
+// stranded gives the node of a machine whose work failed for something that has
+// passed since, such as a silent BMC, or nil.
+func (s *State) stranded(m *Machine) *Node {
+	for _, state := range []string{CleanFailed, DeployFailed} {
+		if n := s.quiet(m, state); n != nil && s.Now.Sub(n.Provisioned) >= troubleLeast {
+			return n
+		}
+	}
+	return nil
+}
+
+func (s *State) unstrand(n *Node) {
+	if n.ProvisionState == DeployFailed {
+		s.leave(n, "")
+		return
+	}
+	s.Verb(n, "manage")
+	s.Verb(n, "provide")
+	s.Nodes.Put(n.Key(), n)
 }
 
 // quiet gives the node of a machine that nothing is under way on, or nil.
