@@ -167,11 +167,13 @@ func roles() []map[string]string {
 
 // catalog lists the services, with a region for each site.
 func (c *call) catalog() []any {
-	var regions []string
-	var placed []string
+	var regions, managed, placed []string
 	c.world.Read(func(s *world.State) {
 		for name, site := range s.Sites.All() {
 			regions = append(regions, name)
+			if !site.InventoryOnly {
+				managed = append(managed, name)
+			}
 			if site.Placement {
 				placed = append(placed, name)
 			}
@@ -182,7 +184,7 @@ func (c *call) catalog() []any {
 	}
 	return []any{
 		service("identity", "keystone", regions, func(string) string { return c.base }),
-		service("baremetal", "ironic", regions, at("/ironic")),
+		service("baremetal", "ironic", managed, at("/ironic")),
 		service("placement", "placement", placed, at("/placement")),
 		service("compute", "nova", placed, at("/nova/v2.1")),
 	}

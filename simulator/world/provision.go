@@ -204,6 +204,8 @@ func (s *State) operate(n *Node) {
 	case n.Work == WorkDelete:
 		s.setDeployed(m, false)
 		s.drive(n, s.MachineOf(n), "tear down", false, false)
+	case n.Work == WorkDeploy && !last && !waits(n.ProvisionState):
+		s.setDeployed(m, false) // what was there is overwritten
 	case waits(n.ProvisionState):
 		s.drive(n, m, n.Work+": boot the ramdisk", true, true)
 	case last && n.Work == WorkClean && n.Interfaces["deploy"] == "direct":
