@@ -273,7 +273,7 @@ func (r *round) mirrors(s *subject) {
 			d.SlurmStates = s.facts.Slurm.States
 		}
 	}
-	if bmc := s.stored["bmc"]; bmc != nil && (gone(bmc) || answered(&s.facts.BMC)) {
+	if bmc := s.stored["bmc"]; bmc != nil && (gone(bmc) || tellsChassis(&s.facts.BMC)) {
 		d.ChassisHealth = s.facts.BMC.ChassisHealth
 	}
 	if s.swapped || d.InventoryOnly || !d.RetiredAt.IsZero() || !enrolled(d.Class) {

@@ -52,9 +52,39 @@ func (r *round) observe(s *subject) (scope uint64) {
 			continue
 		}
 		r.bundle.Observe(i, &s.facts, &s.codes, &o.Observed)
+		r.unreadable(s, w, &o.Observed)
 		o.value = r.spoken(s, w) & w.Emits &^ o.NotRead
 	}
 	return r.scope(s)
+}
+
+// unreadable takes back an Unknown that a ladder gives because of a fact which
+// the record had and which could not be read: that is no observation.
+func (r *round) unreadable(s *subject, w *engine.Writer, o *engine.Observed) {
+	for _, family := range w.Sources {
+		if len(unreadableOf(&s.facts, family)) == 0 {
+			continue
+		}
+		for left := o.Unknown & w.Emits &^ o.NotRead; left != 0; left &= left - 1 {
+			bit := uint8(bits.TrailingZeros64(left))
+			if r.restsOnBroken(s, r.bundle.RungTests(bit, o.Rung[bit])) {
+				o.Unknown &^= 1 << bit
+				o.NotRead |= 1 << bit
+			}
+		}
+	}
+}
+
+// restsOnBroken tells whether one of the facts is one that the record had and
+// that could not be decoded.
+func (r *round) restsOnBroken(s *subject, paths []string) bool {
+	for _, path := range paths {
+		family, fact, _ := strings.Cut(path, ".")
+		if _, broken := unreadableOf(&s.facts, family)[recordFact(fact)]; broken {
+			return true
+		}
+	}
+	return false
 }
 
 // spoken is the mask of a writer's emitted types of which some source has said
@@ -222,11 +252,8 @@ func (r *round) trouble(s *subject, t *engine.ConditionType) fleet.Unread {
 // whyNotRead gives the reason of a rung that reads nothing. A fact that the
 // record had and that could not be decoded says so.
 func (r *round) whyNotRead(s *subject, t *engine.ConditionType, rung int16) string {
-	for _, path := range r.bundle.RungTests(t.Bit, rung) {
-		family, fact, _ := strings.Cut(path, ".")
-		if _, broken := unreadableOf(&s.facts, family)[recordFact(fact)]; broken {
-			return ReasonDecodeFailed
-		}
+	if r.restsOnBroken(s, r.bundle.RungTests(t.Bit, rung)) {
+		return ReasonDecodeFailed
 	}
 	reason, _ := r.bundle.Texts(t.Bit, rung, &s.facts)
 	return reason

@@ -70,8 +70,9 @@ func onceMore(n facts.BMCFailures) facts.BMCFailures {
 	return facts.BMCFailures1
 }
 
-// answered tells whether the newest try of a BMC told what it was asked for. One
-// that refused, or did not answer, said nothing of the machine.
-func answered(b *facts.BMC) bool {
-	return b.Refusal.Null() && (b.Failures.Null() || b.Failures == facts.BMCFailures0)
+// tellsChassis tells whether the newest try of a BMC told the health of the
+// chassis, be it that there is none. One that refused, did not answer or could not
+// be understood said nothing of it.
+func tellsChassis(b *facts.BMC) bool {
+	return b.Refusal.Null() && (b.Failures.Null() || b.Failures == facts.BMCFailures0) && b.Unreadable["chassis_health"] == ""
 }

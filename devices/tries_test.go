@@ -227,3 +227,26 @@ func TestBMCsAreAskedOfTheDevicesThatStand(t *testing.T) {
 		t.Errorf("asked are %+v, want %+v", bmcs, want)
 	}
 }
+
+// A part that cannot be understood, such as a baseboard that answers only while
+// the host is on, is not a part without telemetry.
+func TestWhatABMCCouldNotTellIsNotObserved(t *testing.T) {
+	w, id := polled(t)
+	w.told(id, func(b *facts.BMC) { b.Gpus = facts.RedfishHealthWarning })
+	hostOff := func(b *facts.BMC) {
+		b.ChassisHealth, b.Unreadable = 0, map[string]string{"gpus": "it answers 503", "chassis_health": "it answers 503"}
+	}
+	for range 3 {
+		w.told(id, hostOff)
+		w.wantShown(id, "GpusHealthy", "False NvidiaGpuHealthDegraded / DecodeFailed")
+		w.wantShown(id, "ChassisHealthy", "True RedfishHealthOk / DecodeFailed")
+		w.wantShown(id, "ProcessorsHealthy", "True RedfishHealthOk")
+		w.wantShown(id, "FpgasHealthy", "Unknown NvidiaFpgaTelemetryUnavailable") // that one it does not have
+		w.wantHealth(id, "healthy")
+	}
+	w.told(id, hostOff)
+	w.wantHealth(id, "unknown") // for longer than it is held
+	w.told(id, nil)
+	w.wantShown(id, "GpusHealthy", "Unknown NvidiaGpuTelemetryUnavailable")
+	w.wantHealth(id, "healthy")
+}
