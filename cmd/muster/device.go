@@ -149,7 +149,11 @@ type deviceDetail struct {
 	Sources []struct {
 		Source     string    `json:"source"`
 		Ref        *string   `json:"ref"`
+		RefGone    bool      `json:"ref_gone"`
 		ObservedAt time.Time `json:"observed_at"`
+		Unread     *struct {
+			Reason string `json:"reason"`
+		} `json:"unread"`
 	} `json:"sources"`
 }
 
@@ -238,7 +242,17 @@ func (a *app) printDevice(d *deviceDetail) error {
 		rows = append(rows, []string{"stale", text})
 	}
 	for _, s := range d.Sources {
-		rows = append(rows, []string{"source", fmt.Sprintf("%s as %s, observed %s", s.Source, orEmpty(s.Ref), render.Age(s.ObservedAt, a.now()))})
+		says := s.Source + " as " + orEmpty(s.Ref)
+		switch {
+		case s.Ref == nil:
+			says = s.Source + " does not have it"
+		case s.RefGone:
+			says = s.Source + " has it no more (" + *s.Ref + ")"
+		}
+		if s.Unread != nil {
+			says += ", unread: " + s.Unread.Reason
+		}
+		rows = append(rows, []string{"source", fmt.Sprintf("%s, observed %s", says, render.Age(s.ObservedAt, a.now()))})
 	}
 	return render.Pairs(a.stdout, rows)
 }
