@@ -7,8 +7,8 @@
 # Environment, all optional:
 #   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
-#                     (24.11), slurm-forky (26.05), netbox (4.7), redfish (sushy-tools); default all but
-#                     slurm-forky
+#                     (24.11), slurm-forky (26.05), netbox (4.7), redfish (sushy-tools), redfish-validator
+#                     (DMTF's, run on the simulator); default all but slurm-forky
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
@@ -18,7 +18,7 @@ set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
-peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox redfish}
+peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox redfish redfish-validator}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
 export REDFISH_VENV=${REDFISH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/sushy-tools}
@@ -36,6 +36,7 @@ stop() {
       placement) "$here/placement-down.sh" "$work/$name" || true ;;
       netbox) "$here/netbox-down.sh" "$work/$name" || true ;;
       redfish) "$here/redfish-down.sh" "$work/$name" || true ;;
+      redfish-validator) ;; # nothing runs
       *) "$here/ironic-down.sh" "$work/$name" || true ;;
     esac
   done
@@ -84,6 +85,7 @@ up() {
     placement) "$here/placement-up.sh" "$work/$name" "$2" >"$out" ;;
     netbox) "$here/netbox-up.sh" "$work/$name" "$2" >"$out" ;;
     redfish) "$here/redfish-up.sh" "$work/$name" "$2" >"$out" ;;
+    redfish-validator) "$here/redfish-validator-up.sh" >"$out" ;;
     slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
     *) say "no such peer: $name" && return 1 ;;
   esac
@@ -123,6 +125,7 @@ for name in $peers; do
     placement) export MUSTER_PEER_PLACEMENT=$address ;;
     netbox) export MUSTER_PEER_NETBOX=$address ;;
     redfish) export MUSTER_PEER_REDFISH=$address ;;
+    redfish-validator) export MUSTER_PEER_REDFISH_VALIDATOR=$address ;;
     slurm-*) slurms+=("$work/$name/slurm.env") ;;
   esac
 done
@@ -137,4 +140,4 @@ cd "$root"
 # -p 1: the end-to-end scenario kills and restarts peers of its own and wants the
 # machine for itself.
 # shellcheck disable=SC2086 # a list of packages
-go test -race -count=1 -p 1 -timeout 20m "$@" ${PEER_PACKAGES:-./sources/... ./cmd/muster/e2e/...}
+go test -race -count=1 -p 1 -timeout 20m "$@" ${PEER_PACKAGES:-./sources/... ./simulator/redfish ./simulator/capture ./cmd/muster/e2e/...}
