@@ -75,15 +75,17 @@ func (a *app) next(ctx context.Context, r dev.Running, facts, name string) []str
 	return []string{"device list" + atDir, "explain device " + quoted(name) + atDir, "vet " + quoted(r.Policies)}
 }
 
-// healthyName gives the name of a healthy device that a customer could have, or
-// has, so that a fault of it is seen.
+// healthyName gives the name of a device that a customer has, if possible a
+// healthy one, so that a fault of it is seen.
 func healthyName(ctx context.Context, credentials client.Credentials) string {
 	server, err := client.New(credentials)
 	if err != nil {
 		return noName
 	}
-	for _, status := range []string{"available", "in_use"} {
-		query := url.Values{"operational_status": {status}, "health_status": {"healthy"}}
+	for _, query := range []url.Values{
+		{"operational_status": {"in_use"}, "health_status": {"healthy"}},
+		{"operational_status": {"in_use"}}, // BMCs are read last
+	} {
 		if found, err := client.List[deviceItem](ctx, server, "/devices/", query, 1); err == nil && len(found) > 0 {
 			return found[0].Name
 		}
