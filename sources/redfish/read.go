@@ -46,8 +46,13 @@ func (c *Client) bmc(target Target, l login) *bmc {
 }
 
 // request makes one request and reads its answer; an error is that none came.
+// The first answer may take as long as the BMC may.
 func (b *bmc) request(ctx context.Context, path string) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.client.config.RequestTimeout)
+	limit := b.client.config.RequestTimeout
+	if !b.answered {
+		limit = b.client.config.Timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+path, nil)
 	if err != nil {
