@@ -34,8 +34,10 @@ func (a *app) simulatorFaultCommand() *cobra.Command {
 	c.Flags().StringVar(&f.Path, "path", "", "requests whose path has this in it alone")
 	c.Flags().IntVar(&f.Code, "code", 0, "the status of status (default 503)")
 	c.Flags().DurationVar(&f.RetryAfter, "retry-after", 0, "what status says of a later try")
-	c.Flags().DurationVar(&f.For, "for", 0, "how long delay, stall, skew, bmc-slow and bmc-not-ready are")
+	c.Flags().DurationVar(&f.For, "for", 0, "how long delay, stall, skew, drip, bmc-slow and bmc-not-ready are")
 	c.Flags().IntVar(&f.Times, "times", 0, "so many requests, then no more (default all)")
+	c.Flags().Float64Var(&f.Share, "share", 0, "this share of the requests alone, by chance (default all)")
+	c.Flags().Uint64Var(&f.Seed, "seed", 0, "of the chance of --share")
 	c.Flags().StringVar(&f.Part, "part", "", "the part of health: gpus, memory, thermal, …")
 	c.Flags().StringVar(&f.State, "state", "", "the state of health: OK, Warning, Critical")
 	c.Flags().StringVar(&f.Reason, "reason", "", "what drain is for")
@@ -124,11 +126,14 @@ func (a *app) printRules(rules []faultproxy.Rule, output string) error {
 		if r.Times > 0 {
 			times = strconv.Itoa(r.Times) + " more"
 		}
+		if r.Share > 0 {
+			times += fmt.Sprintf(", %g of 1", r.Share)
+		}
 		what := string(r.Kind)
 		switch r.Kind {
 		case faultproxy.Status:
 			what += " " + strconv.Itoa(r.Code)
-		case faultproxy.Delay, faultproxy.Stall, faultproxy.Skew:
+		case faultproxy.Delay, faultproxy.Stall, faultproxy.Skew, faultproxy.Drip:
 			what += " " + r.For.String()
 		}
 		rows[i] = []string{strconv.Itoa(r.ID), what, orDash(r.Site), orDash(r.Face), orDash(strings.TrimSpace(r.Method + " " + r.Path)), times, strconv.Itoa(r.Hits)}

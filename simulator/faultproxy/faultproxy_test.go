@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,14 +59,14 @@ func TestEachFaultIsSeen(t *testing.T) {
 					return r != nil && r.StatusCode == 200 && strings.HasPrefix(body, "<!DOCTYPE")
 				}},
 				{"empty", faultproxy.Rule{Kind: "empty"}, func(_ *http.Response, body string, _ error) bool { return body == `{"nodes":[]}` }},
+				{"drip", faultproxy.Rule{Kind: "drip", For: 32 * time.Millisecond}, func(_ *http.Response, body string, err error) bool {
+					return err == nil && body == `{"nodes":[{"uuid":"b"}]}`
+				}},
 				{"skew", faultproxy.Rule{Kind: "skew", For: time.Hour}, func(r *http.Response, _ string, _ error) bool {
 					at, err := http.ParseTime(r.Header.Get("Date"))
 					return err == nil && time.Until(at) > 50*time.Minute
 				}},
 			} {
-				if c.name == "skew" && name == "before a system" {
-					continue // the system's own Date comes through beside it
-				}
 				var rules faultproxy.Rules
 				c.rule.Times = 1
 				if _, err := rules.Add(c.rule); err != nil {
@@ -167,7 +168,7 @@ func TestARuleMeetsWhatItNames(t *testing.T) {
 			t.Errorf("%+v answers %d", c.rule, r.Code)
 		}
 	}
-	for _, wrong := range []faultproxy.Rule{{}, {Kind: "flood"}, {Kind: "status", Code: 99}, {Kind: "delay", For: -1}, {Kind: "stall", For: 2 * time.Hour}, {Kind: "reset", Times: -1}} {
+	for _, wrong := range []faultproxy.Rule{{}, {Kind: "flood"}, {Kind: "status", Code: 99}, {Kind: "delay", For: -1}, {Kind: "stall", For: 2 * time.Hour}, {Kind: "reset", Times: -1}, {Kind: "html", Share: 1.5}, {Kind: "skew", For: 10000 * time.Hour}} {
 		if _, err := (&faultproxy.Rules{}).Add(wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
 		}
@@ -185,5 +186,82 @@ func TestRulesAreTakenAway(t *testing.T) {
 	}
 	if !rules.Remove(2) || rules.Remove(2) || len(rules.List()) != 2 || rules.Clear() != 2 || len(rules.List()) != 0 {
 		t.Errorf("left are %v", rules.List())
+	}
+}
+
+// What pages hold and where they lead is wrong in three ways.
+func TestPagesRepeatOrLeadToThemselves(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind      faultproxy.Kind
+		elements  string
+		first     bool // the page leads to a next one, by the first page's own word
+		leadsHere bool
+	}{
+		{faultproxy.Duplicate, `"a"`, true, false},
+		{faultproxy.Repeat, `"a"`, false, false},
+		{faultproxy.Loop, `"b"`, false, true},
+	} {
+		var rules faultproxy.Rules
+		if _, err := rules.Add(faultproxy.Rule{Kind: c.kind}); err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(rules.Wrap("ironic", "sim1", listing))
+		t.Cleanup(server.Close)
+		second := server.URL + "/v1/nodes?marker=a"
+		if _, _, err := get(server.URL + "/v1/nodes"); err != nil {
+			t.Fatal(err)
+		}
+		_, body, err := get(second)
+		if err != nil || !strings.Contains(body, c.elements) || strings.Contains(body, `"next":"/v1`) != c.first || strings.Contains(body, `"next":"`+second+`"`) != c.leadsHere {
+			t.Errorf("%s: %s, %v", c.kind, body, err)
+		}
+	}
+}
+
+// A clock that is off shows in every instant of an answer, however it is written.
+func TestAWrongClockShowsInTheBody(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"updated_at":"2026-03-01T23:30:00+00:00","name":"1600000000"}`:   `{"updated_at":"2026-03-02T02:30:00Z","name":"1600000000"}`,
+		`{"created":"2026-03-01T10:00:00.000000Z","n":3}`:                  `{"created":"2026-03-01T13:00:00Z","n":3}`,
+		`{"issued":"2026-03-01T10:00:00"}`:                                 `{"issued":"2026-03-01T13:00:00"}`,
+		`{"boot_time":1772359200,"t":{"set":true,"number": 1772359200}}`:   `{"boot_time":1772370000,"t":{"set":true,"number": 1772370000}}`,
+		`{"memory":190000,"serial":"1312345678901","long":15000000000000}`: `{"memory":190000,"serial":"1312345678901","long":15000000000000}`,
+	} {
+		var rules faultproxy.Rules
+		if _, err := rules.Add(faultproxy.Rule{Kind: faultproxy.Skew, For: 3 * time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRecorder()
+		rules.Wrap("", "", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })).
+			ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := r.Body.String(); got != want {
+			t.Errorf("%s becomes %s", body, got)
+		}
+	}
+}
+
+// Chance meets the same requests again for the same seed, about the share of them.
+func TestChanceFollowsTheSeed(t *testing.T) {
+	t.Parallel()
+	met := func(seed uint64) (codes []int) {
+		var rules faultproxy.Rules
+		if _, err := rules.Add(faultproxy.Rule{Kind: faultproxy.Status, Share: 0.3, Seed: seed}); err != nil {
+			t.Fatal(err)
+		}
+		h := rules.Wrap("", "", listing)
+		for range 200 {
+			r := httptest.NewRecorder()
+			h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/v1/nodes", nil))
+			codes = append(codes, r.Code)
+		}
+		if hits := rules.List()[0].Hits; hits < 30 || hits > 90 {
+			t.Errorf("%d of 200 are met", hits)
+		}
+		return codes
+	}
+	if first := met(1); !slices.Equal(first, met(1)) || slices.Equal(first, met(2)) {
+		t.Error("the seed does not decide")
 	}
 }

@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -22,7 +23,10 @@ const (
 	HTML      Kind = "html"
 	Empty     Kind = "empty"
 	Duplicate Kind = "duplicate"
+	Repeat    Kind = "repeat"
+	Loop      Kind = "loop"
 	Skew      Kind = "skew"
+	Drip      Kind = "drip"
 )
 
 // Meaning says in a few words what a way is.
@@ -36,13 +40,16 @@ func Meaning(k Kind) string {
 		HTML:      "a page of a proxy in the way, as 200",
 		Empty:     "the right answer with its lists emptied",
 		Duplicate: "the first page of a listing for every page of it",
-		Skew:      "the right answer with a Date that is --for ahead",
+		Repeat:    "what the first page of a listing has, on every page of it",
+		Loop:      "the right pages of a listing, each with itself for the next one",
+		Skew:      "the right answer by a clock that is --for ahead, behind if negative",
+		Drip:      "the right answer, in small pieces over --for",
 	}[k]
 }
 
 // Kinds are all the ways to misbehave.
 func Kinds() []Kind {
-	return []Kind{Status, Delay, Stall, Reset, Truncate, HTML, Empty, Duplicate, Skew}
+	return []Kind{Status, Delay, Stall, Reset, Truncate, HTML, Empty, Duplicate, Repeat, Loop, Skew, Drip}
 }
 
 // Rule says which requests are answered wrongly and how. What is left empty
@@ -56,14 +63,17 @@ type Rule struct {
 	Path       string        `json:"path,omitempty"` // a part of the path
 	Code       int           `json:"code,omitempty"` // of Status, default 503
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
-	For        time.Duration `json:"for,omitempty"`   // of Delay, Stall and Skew, default 30 s
+	For        time.Duration `json:"for,omitempty"`   // of Delay, Stall, Skew and Drip, default 30 s
 	Times      int           `json:"times,omitempty"` // requests that it still meets, 0 for ever
+	Share      float64       `json:"share,omitempty"` // of the requests that match, which it meets by chance; 0 all
+	Seed       uint64        `json:"seed,omitempty"`  // of that chance: the same requests are met each time
 	Hits       int           `json:"hits"`            // requests that it has met
 }
 
 const (
 	defaultFor = 30 * time.Second
 	longestFor = time.Hour
+	mostSkew   = 31 * 24 * time.Hour
 	mostRules  = 1000
 )
 
@@ -79,6 +89,15 @@ func (r *Rule) check() error {
 	}
 	if r.For == 0 {
 		r.For = defaultFor
+	}
+	if r.Share < 0 || r.Share > 1 {
+		return fmt.Errorf("a share of %g: it must be between 0 and 1", r.Share)
+	}
+	if r.Kind == Skew {
+		if r.For.Abs() > mostSkew || r.Times < 0 {
+			return fmt.Errorf("a clock that is off by %s: it may be by %s at most, and --times may not be negative", r.For, mostSkew)
+		}
+		return nil
 	}
 	if r.For < 0 || r.For > longestFor || r.RetryAfter < 0 || r.Times < 0 {
 		return fmt.Errorf("a time of %s: it must be between 0 and %s, and nothing may be negative", r.For, longestFor)
@@ -107,9 +126,10 @@ type Rules struct {
 	rules []*rule
 }
 
-// rule is a Rule and the first pages that it repeats.
+// rule is a Rule, its chance and the first pages that it repeats.
 type rule struct {
 	Rule
+	dice  *rand.Rand
 	mu    sync.Mutex
 	pages map[string]*answer
 }
@@ -127,7 +147,7 @@ func (r *Rules) Add(add Rule) (Rule, error) {
 	}
 	r.last++
 	add.ID, add.Hits = r.last, 0
-	r.rules = append(r.rules, &rule{Rule: add, pages: map[string]*answer{}})
+	r.rules = append(r.rules, &rule{Rule: add, dice: rand.New(rand.NewPCG(add.Seed, uint64(add.ID))), pages: map[string]*answer{}})
 	return add, nil
 }
 
@@ -165,7 +185,7 @@ func (r *Rules) match(face, site string, q *http.Request) *rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, one := range r.rules {
-		if !one.matches(face, site, q) {
+		if !one.matches(face, site, q) || one.Share > 0 && one.dice.Float64() >= one.Share {
 			continue
 		}
 		one.Hits++

@@ -1,9 +1,6 @@
 package faultproxy
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -63,10 +60,28 @@ func (r *rule) serve(w http.ResponseWriter, q *http.Request, next http.Handler) 
 		a.send(w)
 	case Duplicate:
 		r.page(next, q).send(w)
+	case Repeat:
+		r.repeated(next, q).send(w)
+	case Loop:
+		a := record(next, q)
+		a.body = looped(a.body, here(q))
+		a.send(w)
 	case Skew:
-		w.Header().Set("Date", time.Now().UTC().Add(r.For).Format(http.TimeFormat))
-		next.ServeHTTP(w, q)
+		a := record(next, q)
+		a.header.Set("Date", time.Now().UTC().Add(r.For).Format(http.TimeFormat))
+		a.body = skewed(a.body, r.For)
+		a.send(w)
+	case Drip:
+		record(next, q).drip(w, q, r.For)
 	}
+}
+
+// here is the address that a request was made to.
+func here(q *http.Request) string {
+	if q.TLS != nil {
+		return "https://" + q.Host + q.RequestURI
+	}
+	return "http://" + q.Host + q.RequestURI
 }
 
 // wait tells whether somebody still waits afterwards.
@@ -114,6 +129,22 @@ func (r *rule) page(next http.Handler, q *http.Request) *answer {
 	return a
 }
 
+// repeated gives an answer with the lists of the first page that the rule saw.
+func (r *rule) repeated(next http.Handler, q *http.Request) *answer {
+	a := record(next, q)
+	if q.Method != http.MethodGet || a.code != http.StatusOK {
+		return a
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.pages[q.URL.Path]
+	if first == nil {
+		r.pages[q.URL.Path] = a
+		return a
+	}
+	return &answer{header: a.header, code: a.code, body: withLists(a.body, first.body)}
+}
+
 // answer is what a handler answered.
 type answer struct {
 	header http.Header
@@ -151,37 +182,25 @@ func (a *answer) send(w http.ResponseWriter) {
 	_, _ = w.Write(a.body)
 }
 
+// pieces are what a dripping answer comes in.
+const pieces = 32
+
+func (a *answer) drip(w http.ResponseWriter, q *http.Request, long time.Duration) {
+	a.head(w)
+	flush := http.NewResponseController(w)
+	size := max(1, (len(a.body)+pieces-1)/pieces)
+	for from := 0; from < len(a.body); from += size {
+		_, _ = w.Write(a.body[from:min(from+size, len(a.body))])
+		_ = flush.Flush()
+		if !wait(q, long/pieces) {
+			return
+		}
+	}
+}
+
 func (a *answer) truncated(w http.ResponseWriter) {
 	a.head(w)
 	_, _ = w.Write(a.body[:len(a.body)/2])
 	_ = http.NewResponseController(w).Flush()
 	panic(http.ErrAbortHandler)
-}
-
-// emptied empties the lists of a listing, whichever system's it is: each list at
-// its top, what counts them and what leads to more. Errors stay.
-func emptied(body []byte) []byte {
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(body, &top); err != nil {
-		return body
-	}
-	for key, value := range top {
-		switch text := bytes.TrimSpace(value); {
-		case key == "errors" || key == "warnings" || key == "meta":
-		case len(text) > 0 && text[0] == '[':
-			top[key] = json.RawMessage("[]")
-		case key == "count" || key == "Members@odata.count":
-			top[key] = json.RawMessage("0")
-		case key == "next":
-			delete(top, key)
-		}
-	}
-	if _, netbox := top["count"]; netbox {
-		top["next"] = json.RawMessage("null")
-	}
-	changed, err := json.Marshal(top)
-	if err != nil {
-		panic(errors.Join(errors.New("faultproxy: what was decoded does not encode"), err))
-	}
-	return changed
 }

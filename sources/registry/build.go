@@ -112,9 +112,8 @@ func (r *Registry) bmc(site *fleet.Site) (sources.Source, error) {
 }
 
 func (r *Registry) bounds(e *fleet.Endpoint) sources.Options {
-	bounds := sources.Options{
-		TLS: sources.TLS{CAFile: e.CA, Insecure: e.Insecure}, Rand: r.options.Rand, Meter: r.options.Meter,
-	}
+	bounds := r.options.Bounds
+	bounds.TLS, bounds.Rand, bounds.Meter = sources.TLS{CAFile: e.CA, Insecure: e.Insecure}, r.options.Rand, r.options.Meter
 	if e.Timeout > 0 {
 		bounds.TotalTimeout = time.Duration(e.Timeout)
 		bounds.HeaderTimeout = bounds.TotalTimeout

@@ -23,6 +23,10 @@ type Options struct {
 	Meter sources.Meter  // default none
 	Slurm func(site string) slurm.Meter
 
+	// Bounds are of every client over HTTP, but for what the site says itself and
+	// the options above; zero values take the defaults of sources.Options.
+	Bounds sources.Options
+
 	// BMCs lists the BMCs of a site that are to be asked; required where a site
 	// has them.
 	BMCs    func(ctx context.Context, site int64) ([]redfish.Target, error)
