@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -109,6 +110,9 @@ const bodyLimit = 4 << 20
 // object reads the body as a JSON object; nil after an answer that refuses it.
 func (x *exchange) object() map[string]json.RawMessage {
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, bodyLimit))
+	if err == nil && len(bytes.TrimSpace(body)) == 0 {
+		return map[string]json.RawMessage{}
+	}
 	var o map[string]json.RawMessage
 	if err != nil || json.Unmarshal(body, &o) != nil || o == nil {
 		plain(x.w, http.StatusBadRequest, x.v.noParse)

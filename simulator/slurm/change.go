@@ -89,6 +89,11 @@ func (x *exchange) change(list, about string, o map[string]json.RawMessage, d *d
 	u, bogus := x.readUpdate(o, d)
 	names, err := expand(list)
 	switch {
+	case u.State == nil && o["state"] != nil && !slices.Contains([]string{"null", "[]"}, string(o["state"])):
+		d.status = http.StatusInternalServerError
+		d.fail(fault{"Expected a List but found a " + typeOf(o["state"]), 9206, "Data parser expects flags to be a list", "#/state/"})
+		x.answer(d)
+		return
 	case !x.from.admin():
 		x.refuse(about, source, d, noAdmin)
 		return
@@ -150,6 +155,8 @@ func (x *exchange) readUpdate(o map[string]json.RawMessage, d *document) (u worl
 	u.User = x.from.user
 	u.State, _ = texts(o["state"])
 	for i, token := range u.State {
+		token = strings.ToUpper(token)
+		u.State[i] = token
 		if !slices.Contains(settable, token) {
 			e := badFlag
 			e.about, e.source = fmt.Sprintf("Unknown flag %q", token), fmt.Sprintf("#/state[%d]/", i)
@@ -157,9 +164,10 @@ func (x *exchange) readUpdate(o map[string]json.RawMessage, d *document) (u worl
 			bogus = true
 		}
 	}
-	_ = json.Unmarshal(o["reason"], &u.Reason)
-	_ = json.Unmarshal(o["extra"], &u.Extra)
-	_ = json.Unmarshal(o["comment"], &u.Comment)
+	if reason := x.text(d, o, "reason"); reason != nil {
+		u.Reason = *reason
+	}
+	u.Comment, u.Extra = x.text(d, o, "comment"), x.text(d, o, "extra")
 	u.Features, _ = texts(o["features"])
 	for _, name := range sortedKeys(o) {
 		if !slices.Contains(updatable, name) {
@@ -167,6 +175,20 @@ func (x *exchange) readUpdate(o map[string]json.RawMessage, d *document) (u worl
 		}
 	}
 	return u, bogus
+}
+
+// text reads a text, or what can be taken for one; nil without it.
+func (x *exchange) text(d *document, o map[string]json.RawMessage, name string) *string {
+	raw := o[name]
+	var text *string
+	if raw == nil || json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	kind := typeOf(raw)
+	api := map[string]string{"64 bit integer": "integer", "floating point number": "number", "dictionary": "object", "list": "array"}[kind]
+	d.warn(fmt.Sprintf("Expected OpenAPI type=string (Slurm type=string) but got OpenAPI type=%s (Slurm type=%s): %s", pick(api == "", kind, api), kind, raw), "#/"+name+"/")
+	taken := string(raw)
+	return &taken
 }
 
 func sortedKeys(o map[string]json.RawMessage) []string {

@@ -51,31 +51,44 @@ func New(w *world.World, site string, o Options) (http.Handler, error) {
 		}
 		f.versions[v.name] = v
 	}
+	err := w.Do(world.Effect{Face: world.FaceWorld, Site: site, Op: "run SLURM " + f.release.name}, func(s *world.State) error {
+		s.SlurmGeneration(site, o.Generation)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate SLURM: %w", err)
+	}
 	return f, nil
 }
 
 func (f *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	if parts[0] == "openapi" {
-		f.openapi(w)
-		return
-	}
+	from := f.callerOf(r)
 	v := f.versionOf(parts)
-	if v == nil {
-		plain(w, http.StatusNotFound, f.release.noPath)
-		return
-	}
-	x := &exchange{face: f, v: v, w: w, r: r, from: f.callerOf(r)}
-	route, name := v.route(parts[2:])
 	switch {
-	case route == nil:
-		plain(w, http.StatusNotFound, f.release.noPath)
-	case route.methods[r.Method] == nil:
-		plain(w, http.StatusMethodNotAllowed, "Requested REST method is not defined at URL. Please view /openapi/v3 for API reference.")
-	case !x.from.named:
+	case !from.named:
 		plain(w, http.StatusUnauthorized, "Authentication failure")
+	case parts[0] == "openapi":
+		f.openapi(w)
+	case strings.ContainsRune(r.URL.Path, ','):
+		plain(w, f.release.badPathStatus, f.release.badPath)
+	case v == nil:
+		plain(w, http.StatusNotFound, f.release.noPath)
 	default:
-		route.methods[r.Method](x, name)
+		(&exchange{face: f, v: v, w: w, r: r, from: from}).serve(parts[2:])
+	}
+}
+
+// serve answers what asks for something of a version.
+func (x *exchange) serve(parts []string) {
+	route, name := x.v.route(parts)
+	switch {
+	case route == nil, route.methods[x.r.Method] == nil && !x.v.old():
+		plain(x.w, http.StatusNotFound, x.release.noPath)
+	case route.methods[x.r.Method] == nil:
+		plain(x.w, http.StatusMethodNotAllowed, "Requested REST method is not defined at URL. Please view /openapi/v3 for API reference.")
+	default:
+		route.methods[x.r.Method](x, name)
 	}
 }
 

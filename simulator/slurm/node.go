@@ -191,10 +191,9 @@ func (x *exchange) state(b []byte, seen view, n *world.SlurmNode, member string)
 	return wire.QuoteAll(b, append([]string{base}, n.Flags...))
 }
 
-// reason appends why a node is as it is. 24.11 goes on showing a reason whose
-// state has ended.
+// reason appends why a node is as it is.
 func (x *exchange) reason(b []byte, n *world.SlurmNode, member string) []byte {
-	shown := n.Reason != "" && (!n.Over || x.v.generation == 42)
+	shown := n.Reason != ""
 	switch {
 	case member == "reason":
 		return wire.Quote(b, pick(shown, n.Reason, ""))
@@ -215,17 +214,27 @@ var partitionMembers = []string{"name", "nodes", "cpus", "tres", "flags", "total
 func (x *exchange) listPartitions(string) { x.partitions(world.SlurmPartitions()) }
 
 func (x *exchange) getPartition(name string) {
-	if !slices.Contains(world.SlurmPartitions(), name) {
-		if !x.reach("Unable to find partition "+name, "_dump_part", x.emptyIfOld("partitions")...) {
-			return
-		}
-		d := &document{status: pick(x.v.old(), http.StatusInternalServerError, http.StatusNotFound)}
-		x.empty(d, "partitions")
-		d.fail(fault{"Unable to find partition " + name, 2000, "Invalid partition name specified", "_dump_part"})
-		x.answer(d)
+	if slices.Contains(world.SlurmPartitions(), name) {
+		x.partitions([]string{name})
 		return
 	}
-	x.partitions([]string{name})
+	about := "Unable to find partition " + name
+	if !x.reach(about, "_dump_part", x.emptyIfOld("partitions")...) {
+		return
+	}
+	d := &document{}
+	switch x.v.generation {
+	case 38:
+		d.status = http.StatusInternalServerError
+		x.empty(d, "partitions")
+		d.failShort("errno", fault{number: 2000, text: "Invalid partition name specified"})
+	case 42:
+		d.status = http.StatusUnprocessableEntity
+		d.fail(fault{about, 9000, "Query empty or not RFC7320 compliant", "op_handler_partition"})
+	default:
+		d.warn(about, "_partition_get")
+	}
+	x.answer(d)
 }
 
 func (x *exchange) partitions(names []string) {

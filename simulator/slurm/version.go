@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -22,6 +23,9 @@ type release struct {
 	transition fault  // how it says that a node cannot go to a state
 	noPath     string // how it says that there is no such path
 	noParse    string // how it says that a body is no JSON
+
+	badPath       string // how it says that it cannot read a path
+	badPathStatus int
 }
 
 // fault is one entry of errors[].
@@ -35,23 +39,26 @@ type fault struct {
 var releases = map[int]*release{
 	38: {
 		generation: 38, name: "22.05.8", serves: []int{36, 37, 38}, refusal: 500,
-		noPath: noPathOld, noParse: "Unable to parse query.",
+		noPath: noPathOld, noParse: "Unable to parse query.", badPath: badPathOld, badPathStatus: http.StatusBadRequest,
 	},
 	42: {
 		generation: 42, name: "24.11.5", serves: []int{40, 41, 42}, refusal: 500,
 		transition: fault{number: 2028, text: "Invalid node state specified"},
-		noPath:     noPathOld, noParse: "Unable to parse query.",
+		noPath:     noPathOld, noParse: "Unable to parse query.", badPath: badPathOld, badPathStatus: http.StatusBadRequest,
 	},
 	45: {
 		generation: 45, name: "26.05.5", serves: []int{42, 43, 44, 45}, refusal: 422,
 		transition: fault{number: 2180, text: "Invalid node state transition"},
 		noPath: "Unable to find requested URL endpoint. Please query the '/openapi/v3' endpoint or visit 'https://slurm.schedmd.com/rest_api.html' " +
 			"for the OpenAPI specification which includes a list of all possible slurmrestd endpoints.",
-		noParse: "Failure during parsing",
+		noParse: "Failure during parsing", badPath: "Invalid or unknown URL path", badPathStatus: http.StatusNotFound,
 	},
 }
 
-const noPathOld = "Unable find requested URL. Please view /openapi/v3 for API reference."
+const (
+	noPathOld  = "Unable find requested URL. Please view /openapi/v3 for API reference."
+	badPathOld = "Unable to parse URL path."
+)
 
 // The first versions with node writes, with objects for numbers, and with a way
 // to create nodes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,6 @@ type SlurmNode struct {
 	Reason     string    `json:"reason,omitempty"`
 	ReasonUser string    `json:"reason_user,omitempty"`
 	ReasonAt   time.Time `json:"reason_at,omitzero"`
-	Over       bool      `json:"over,omitempty"` // what the reason was for has ended: only some releases still show it
 	Extra      string    `json:"extra,omitempty"`
 	Comment    string    `json:"comment,omitempty"`
 	Features   []string  `json:"features,omitempty"`
@@ -28,14 +28,16 @@ type SlurmNode struct {
 	Busy       time.Time `json:"busy,omitzero"`    // when work last began or ended
 	Silent     time.Time `json:"silent,omitzero"`  // since when its slurmd does not answer
 	Up         time.Time `json:"up,omitzero"`      // when its slurmd will answer again
-	Lost       bool      `json:"lost,omitempty"`   // it is down for its silence alone
+	Ping       time.Time `json:"ping,omitzero"`    // when slurmctld next asks whether it answers, after a change of its state
 	Next       time.Time `json:"next,omitzero"`    // when slurmctld next judges the silence
 	Created    time.Time `json:"created,omitzero"` // of a dynamic node
 }
 
 // SlurmCluster is the controller of a site's cluster.
 type SlurmCluster struct {
-	Site    string    `json:"site"`
+	Site       string `json:"site"`
+	Generation int    `json:"generation,omitempty"` // 38, 42 or 45: releases differ in what they do with reasons
+
 	Down    bool      `json:"down,omitempty"`
 	Hung    bool      `json:"hung,omitempty"`
 	Unknown time.Time `json:"unknown,omitzero"` // until then, after a start, live nodes show as UNKNOWN
@@ -50,6 +52,7 @@ const (
 	SlurmdTimeout = 30 * time.Second
 	BootTime      = 30 * time.Second
 	SlurmctldPoll = 3 * time.Second
+	slurmdPing    = time.Second // from a change of a node's state until its slurmd is asked
 )
 
 // The tokens of a node's state that the world itself sets.
@@ -74,7 +77,7 @@ const (
 func slurmNodeKind() kind[SlurmNode] {
 	return kind[SlurmNode]{
 		clone:  cloneSlurmNode,
-		due:    func(n *SlurmNode) time.Time { return sooner(n.Up, n.Next) },
+		due:    func(n *SlurmNode) time.Time { return sooner(n.Ping, sooner(n.Up, n.Next)) },
 		settle: settleSlurmNode,
 	}
 }
@@ -116,6 +119,13 @@ func (s *State) SlurmClusterOf(site string) *SlurmCluster {
 	return &SlurmCluster{Site: site}
 }
 
+// SlurmGeneration says which release a site's cluster is of.
+func (s *State) SlurmGeneration(site string, generation int) {
+	c := s.SlurmClusterOf(site)
+	c.Generation = generation
+	s.SlurmClusters.Put(site, c)
+}
+
 // SlurmController stops, hangs or starts a site's slurmctld: after a start it
 // first asks every slurmd.
 func (s *State) SlurmController(site string, down, hung bool) {
@@ -150,33 +160,54 @@ func (s *State) slurmdChanged(m *Machine) {
 	s.SlurmNodes.Put(key, n)
 }
 
-// settleSlurmNode lets a slurmd register, or slurmctld lose patience with it.
+// settleSlurmNode lets a slurmd register or answer, or slurmctld lose patience
+// with it.
 func settleSlurmNode(s *State, key string, row *SlurmNode) {
 	n := cloneSlurmNode(row)
-	if !n.Up.IsZero() && !n.Up.After(s.Now) {
+	switch {
+	case due(n.Up, s.Now):
 		s.slurmdRegisters(key, n)
-		return
+	case due(n.Ping, s.Now):
+		n.Ping = time.Time{}
+		if n.Silent.IsZero() {
+			n.lower(SlurmNotResponding)
+		}
+		s.SlurmNodes.Put(key, n)
+		s.scheduleSlurm(n.Site)
+	case due(n.Next, s.Now):
+		n.Next = time.Time{}
+		s.slurmdMissed(key, n)
 	}
-	if n.Next.IsZero() || n.Next.After(s.Now) {
-		return
-	}
-	n.Next = time.Time{}
-	lost := n.Job
+}
+
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// slurmdMissed shows the silence of a slurmd, and then gives its node up.
+func (s *State) slurmdMissed(key string, n *SlurmNode) {
+	lost := 0
 	switch {
 	case n.Silent.IsZero():
-		lost = 0
 	case !n.Has(SlurmNotResponding):
 		n.raise(SlurmNotResponding)
-		n.Next, lost = later(s.Now, n.Silent.Add(SlurmdTimeout)), 0
+		n.Next = later(s.Now, n.Silent.Add(SlurmdTimeout))
 	case n.Base != SlurmDown:
-		n.Base, n.Lost = SlurmDown, true
-		if n.Reason == "" || n.Over {
-			n.explain(silentReason, slurmUser, s.Now)
-		}
+		n.Base, lost = SlurmDown, n.Job
+		s.explainSilence(n)
 	}
 	s.SlurmNodes.Put(key, n)
 	if lost != 0 {
 		s.slurmJobLost(n.Site, lost)
+	}
+}
+
+// explainSilence puts the silence into the reason: behind what is there, as a new
+// reason, but in 22.05, which leaves what is there.
+func (s *State) explainSilence(n *SlurmNode) {
+	switch {
+	case n.Reason == "":
+		n.explain(silentReason, slurmUser, s.Now)
+	case s.SlurmClusterOf(n.Site).Generation != 38:
+		n.explain(n.Reason+" : "+silentReason, slurmUser, s.Now)
 	}
 }
 
@@ -189,14 +220,15 @@ func later(now, at time.Time) time.Time {
 }
 
 // slurmdRegisters has slurmctld hear of a slurmd that has started anew: what ran
-// on the node is lost, and a node that was given up for its silence alone is back.
+// on the node is lost. A node that was given up is back if its reason begins with
+// the silence; one that had a reason before stays down for somebody to resume.
 func (s *State) slurmdRegisters(key string, n *SlurmNode) {
-	n.Up, n.Next, n.Silent, n.Boot = time.Time{}, time.Time{}, time.Time{}, s.Now
+	n.Up, n.Next, n.Ping, n.Silent, n.Boot = time.Time{}, time.Time{}, time.Time{}, time.Time{}, s.Now
 	n.lower(SlurmNotResponding, "CLOUD", "POWERED_DOWN")
-	if n.Base == SlurmDown && n.Lost {
-		n.Base, n.Over = SlurmIdle, n.Over || n.Reason == silentReason
+	if n.Base == SlurmDown && strings.HasPrefix(n.Reason, silentReason) {
+		n.Base = SlurmIdle
+		s.reasonEnds(n)
 	}
-	n.Lost = false
 	s.SlurmNodes.Put(key, n)
 	if n.Job != 0 {
 		s.slurmJobLost(n.Site, n.Job)
@@ -204,8 +236,15 @@ func (s *State) slurmdRegisters(key string, n *SlurmNode) {
 	s.scheduleSlurm(n.Site)
 }
 
+// reasonEnds takes away the reason of a state that has ended; 24.11 leaves it.
+func (s *State) reasonEnds(n *SlurmNode) {
+	if s.SlurmClusterOf(n.Site).Generation != 42 {
+		n.Reason, n.ReasonUser, n.ReasonAt = "", "", time.Time{}
+	}
+}
+
 func (n *SlurmNode) explain(reason, user string, at time.Time) {
-	n.Reason, n.ReasonUser, n.ReasonAt, n.Over = reason, user, at.Truncate(time.Second), false
+	n.Reason, n.ReasonUser, n.ReasonAt = reason, user, at.Truncate(time.Second)
 }
 
 // SlurmUpdate is what an administrator asks of a node; nil leaves a text as it is.
@@ -248,7 +287,7 @@ func (s *State) UpdateSlurmNode(site, name string, u SlurmUpdate) error {
 	switch len(u.State) {
 	case 0:
 	case 1:
-		killed, err = n.enter(s.Now, u.State[0])
+		killed, err = s.enterSlurm(n, u.State[0])
 	default:
 		err = ErrSlurmTransition
 	}
@@ -260,48 +299,62 @@ func (s *State) UpdateSlurmNode(site, name string, u SlurmUpdate) error {
 	return err
 }
 
-// enter sets the node's state; killed is the job that this ends.
-func (n *SlurmNode) enter(now time.Time, token string) (killed int, err error) {
+// enterSlurm sets a node's state; killed is the job that this ends. What ends a drain
+// or a failure shows the node as not responding until it was asked.
+func (s *State) enterSlurm(n *SlurmNode, token string) (killed int, err error) {
 	switch token {
-	case SlurmDrain, SlurmFail:
-		n.raise(token)
+	case SlurmDrain:
+		n.lower(SlurmFail)
+		n.raise(SlurmDrain)
+	case SlurmFail:
+		n.lower(SlurmDrain)
+		n.raise(SlurmFail)
+	case SlurmDown:
+		killed, n.Base = n.Job, SlurmDown
 	case "UNDRAIN":
 		n.lower(SlurmDrain)
-		n.Over = true
-	case SlurmDown:
-		killed, n.Base, n.Lost = n.Job, SlurmDown, false
-	case "RESUME", SlurmIdle:
-		return 0, n.resume(now, token)
+		s.ask(n)
+	case "RESUME":
+		if n.Base != SlurmDown && !n.Has(SlurmDrain) && !n.Has(SlurmFail) {
+			return 0, ErrSlurmTransition
+		}
+		n.lower(SlurmDrain, SlurmFail)
+		s.raiseUp(n)
+		s.ask(n)
+	case SlurmIdle:
+		if n.Base != SlurmDown && n.Base != SlurmIdle {
+			return 0, ErrSlurmTransition
+		}
+		n.lower(SlurmDrain, SlurmFail)
+		s.raiseUp(n)
 	default:
 		return 0, fmt.Errorf("%s: %w", token, ErrSlurmTransition)
+	}
+	if n.Base != SlurmDown && slices.Contains([]string{"UNDRAIN", "RESUME", SlurmIdle}, token) {
+		s.reasonEnds(n)
 	}
 	return killed, nil
 }
 
-// resume gives the node back to work. One whose slurmd is silent is waited for
-// again.
-func (n *SlurmNode) resume(now time.Time, token string) error {
-	if token == SlurmIdle {
-		if n.Base != SlurmDown && n.Base != SlurmIdle {
-			return ErrSlurmTransition
-		}
-	} else {
-		if n.Base != SlurmDown && !n.Has(SlurmDrain) && !n.Has(SlurmFail) {
-			return ErrSlurmTransition
-		}
-		n.lower(SlurmDrain, SlurmFail)
+// raiseUp takes a node out of being down. One whose slurmd is silent is waited
+// for again.
+func (s *State) raiseUp(n *SlurmNode) {
+	if n.Base != SlurmDown {
+		return
 	}
-	if n.Base == SlurmDown {
-		n.Base, n.Lost = SlurmIdle, false
-		if n.Job != 0 {
-			n.Base = SlurmAllocated
-		}
-		if !n.Silent.IsZero() {
-			n.Next = now.Add(SlurmdTimeout - SlurmdSilence)
-		}
+	n.Base = SlurmIdle
+	if n.Job != 0 {
+		n.Base = SlurmAllocated
 	}
-	n.Over = true
-	return nil
+	if !n.Silent.IsZero() {
+		n.Next = s.Now.Add(SlurmdTimeout)
+	}
+}
+
+// ask has slurmctld ask a node's slurmd anew.
+func (s *State) ask(n *SlurmNode) {
+	n.raise(SlurmNotResponding)
+	n.Ping = s.Now.Add(slurmdPing)
 }
 
 // CreateSlurmNode makes a dynamic node, which is a machine of its name if there

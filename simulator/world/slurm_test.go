@@ -89,21 +89,30 @@ func TestASlurmdAnswersWhileItsMachineIsOn(t *testing.T) {
 		t.Errorf("while it boots: %s %v", got.Base, got.Flags)
 	}
 	h.at = h.at.Add(BootTime)
-	if got := slurmNode(w, n.Name); got.Base == SlurmDown || got.Has(SlurmNotResponding) || !got.Over {
+	if got := slurmNode(w, n.Name); got.Base == SlurmDown || got.Has(SlurmNotResponding) || got.Reason != "" {
 		t.Errorf("after the boot: %+v", got)
 	}
 }
 
-// A drained node stays drained whatever its machine does, with its reason.
-func TestADrainOutlivesAReboot(t *testing.T) {
+// A drained node that is silent for too long is given up as well. Its reason then
+// is a new one, but in 22.05, and it stays down when it is back: a person had it
+// out before.
+func TestADrainedNodeIsGivenUp(t *testing.T) {
 	t.Parallel()
-	h := start()
-	w := wide(t, "", h)
-	n := leased(t, w, SlurmDrain, false)
-	must(t, w, func(s *State) error { s.Switch(s.Machines.Get("sim1/"+n.Machine), "reset", false, true); return nil })
-	h.at = h.at.Add(2*PowerDelay + BootTime)
-	if got := slurmNode(w, n.Name); !got.Has(SlurmDrain) || got.Base != SlurmIdle || got.Reason != n.Reason || got.Over || !got.Boot.After(n.Boot) {
-		t.Errorf("it is %+v, was %+v", got, n)
+	for generation, reason := range map[int]string{38: "", 42: " : " + silentReason, 45: " : " + silentReason} {
+		h := start()
+		w := wide(t, "", h)
+		n := leased(t, w, SlurmDrain, false)
+		must(t, w, func(s *State) error {
+			s.SlurmGeneration("sim1", generation)
+			s.Switch(s.Machines.Get("sim1/"+n.Machine), "reset", false, true)
+			return nil
+		})
+		h.at = h.at.Add(2*PowerDelay + BootTime)
+		got := slurmNode(w, n.Name)
+		if !got.Has(SlurmDrain) || got.Has(SlurmNotResponding) || got.Base != SlurmDown || got.Reason != n.Reason+reason || got.ReasonAt.After(n.ReasonAt) != (reason != "") {
+			t.Errorf("%d: it is %+v, was %+v", generation, got, n)
+		}
 	}
 }
 
@@ -114,39 +123,50 @@ func TestWhereANodeCanBeSent(t *testing.T) {
 		states []string
 		base   string
 		flags  []string
-		over   bool // of the reason that the first step gives
+		reason bool // that the first step gave is still there, but in 24.11, where it always is
 		fails  bool // the last step
 	}{
-		"drained":             {[]string{"DRAIN"}, SlurmIdle, []string{"DRAIN"}, false, false},
-		"drained twice":       {[]string{"DRAIN", "DRAIN"}, SlurmIdle, []string{"DRAIN"}, false, false},
-		"resumed":             {[]string{"DRAIN", "RESUME"}, SlurmIdle, nil, true, false},
-		"resumed twice":       {[]string{"DRAIN", "RESUME", "RESUME"}, SlurmIdle, nil, true, true},
-		"undrained":           {[]string{"DRAIN", "UNDRAIN"}, SlurmIdle, nil, true, false},
-		"down and resumed":    {[]string{"DOWN", "RESUME"}, SlurmIdle, nil, true, false},
-		"down and idle":       {[]string{"DOWN", "IDLE"}, SlurmIdle, nil, true, false},
+		"drained":             {[]string{"DRAIN"}, SlurmIdle, []string{"DRAIN"}, true, false},
+		"drained twice":       {[]string{"DRAIN", "DRAIN"}, SlurmIdle, []string{"DRAIN"}, true, false},
+		"resumed":             {[]string{"DRAIN", "RESUME"}, SlurmIdle, nil, false, false},
+		"resumed twice":       {[]string{"DRAIN", "RESUME", "RESUME"}, SlurmIdle, nil, false, true},
+		"undrained":           {[]string{"DRAIN", "UNDRAIN"}, SlurmIdle, nil, false, false},
+		"drained and idle":    {[]string{"DRAIN", "IDLE"}, SlurmIdle, nil, false, false},
+		"down and resumed":    {[]string{"DOWN", "RESUME"}, SlurmIdle, nil, false, false},
+		"down and idle":       {[]string{"DOWN", "IDLE"}, SlurmIdle, nil, false, false},
 		"down and undrained":  {[]string{"DOWN", "DRAIN", "UNDRAIN"}, SlurmDown, nil, true, false},
-		"failing":             {[]string{"FAIL"}, SlurmIdle, []string{"FAIL"}, false, false},
-		"failing and resumed": {[]string{"FAIL", "RESUME"}, SlurmIdle, nil, true, false},
-		"nowhere":             {[]string{"MIXED"}, SlurmIdle, nil, false, true},
+		"failing":             {[]string{"FAIL"}, SlurmIdle, []string{"FAIL"}, true, false},
+		"failing, drained":    {[]string{"FAIL", "DRAIN"}, SlurmIdle, []string{"DRAIN"}, true, false},
+		"drained, failing":    {[]string{"DRAIN", "FAIL"}, SlurmIdle, []string{"FAIL"}, true, false},
+		"failing and resumed": {[]string{"FAIL", "RESUME"}, SlurmIdle, nil, false, false},
+		"nowhere":             {[]string{"MIXED"}, SlurmIdle, nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := open(t, "", start())
-			must(t, w, func(s *State) error {
-				s.SlurmNodes.Put("sim1/x", &SlurmNode{Site: "sim1", Name: "x", Base: SlurmIdle})
-				return nil
-			})
-			var err error
-			for i, state := range c.states {
-				u := SlurmUpdate{State: []string{state}, User: "root"}
-				if i == 0 {
-					u.Reason = "because"
+			for _, generation := range []int{38, 42, 45} {
+				h := start()
+				w := open(t, "", h)
+				must(t, w, func(s *State) error {
+					s.SlurmGeneration("sim1", generation)
+					s.SlurmNodes.Put("sim1/x", &SlurmNode{Site: "sim1", Name: "x", Base: SlurmIdle})
+					return nil
+				})
+				var err error
+				for i, state := range c.states {
+					u := SlurmUpdate{State: []string{state}, User: "root"}
+					if i == 0 {
+						u.Reason = "because"
+					}
+					must(t, w, func(s *State) error { err = s.UpdateSlurmNode("sim1", "x", u); return nil })
 				}
-				must(t, w, func(s *State) error { err = s.UpdateSlurmNode("sim1", "x", u); return nil })
-			}
-			got := slurmNode(w, "x")
-			if got.Base != c.base || !slices.Equal(got.Flags, c.flags) || got.Over != c.over || got.Reason != "because" || errors.Is(err, ErrSlurmTransition) != c.fails {
-				t.Errorf("%s %v, over %v, reason %q, %v", got.Base, got.Flags, got.Over, got.Reason, err)
+				if n := slurmNode(w, "x"); n.Has(SlurmNotResponding) == n.Ping.IsZero() {
+					t.Errorf("%d: it is %v and asked at %s", generation, n.Flags, n.Ping)
+				}
+				h.at = h.at.Add(slurmdPing)
+				got := slurmNode(w, "x")
+				if got.Base != c.base || !slices.Equal(got.Flags, c.flags) || (got.Reason != "") != (c.reason || generation == 42) || errors.Is(err, ErrSlurmTransition) != c.fails {
+					t.Errorf("%d: %s %v, reason %q, %v", generation, got.Base, got.Flags, got.Reason, err)
+				}
 			}
 		})
 	}
@@ -187,6 +207,10 @@ func TestJobsGoThroughTheQueue(t *testing.T) {
 	must(t, w, func(s *State) error {
 		return s.UpdateSlurmNode("sim1", "a", SlurmUpdate{State: []string{"RESUME"}, User: "root"})
 	})
+	if j := slurmJob(w, second); j.State != JobPending {
+		t.Errorf("before the node was asked: %+v", j)
+	}
+	h.at = h.at.Add(slurmdPing)
 	if j := slurmJob(w, second); j.State != JobRunning || len(j.Nodes) != 2 {
 		t.Errorf("resumed: %+v", j)
 	}
