@@ -114,8 +114,14 @@ func (x *exchange) object() map[string]json.RawMessage {
 		return map[string]json.RawMessage{}
 	}
 	var o map[string]json.RawMessage
-	if err != nil || json.Unmarshal(body, &o) != nil || o == nil {
+	switch {
+	case err != nil || !json.Valid(body):
 		plain(x.w, http.StatusBadRequest, x.v.noParse)
+		return nil
+	case json.Unmarshal(body, &o) != nil || o == nil:
+		d := &document{status: http.StatusInternalServerError}
+		d.fail(fault{"Rejecting " + typeOf(body) + " when dictionary expected", 9209, "Data parser expected a dictionary or object", "#/"})
+		x.answer(d)
 		return nil
 	}
 	return o

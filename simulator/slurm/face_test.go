@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,40 @@ func TestWhoKeepsAnOldReason(t *testing.T) {
 		node := r.get(t, fmt.Sprintf("/slurm/v0.0.%d/node/n0001", generation))["nodes"].([]any)[0].(map[string]any)
 		if (node["reason"] == "bad fan") != kept {
 			t.Errorf("%d shows %q", generation, node["reason"])
+		}
+	}
+}
+
+// What real servers of the three releases answer to mistakes of a client, beyond
+// what was recorded.
+func TestMistakesOfAClient(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, method, path, body string
+		anonymous                bool
+		want                     map[int]string // by generation: status and what the answer holds
+	}{
+		{"no token, no such version", "GET", "/slurm/v0.0.99/ping", "", true, map[int]string{38: "401 Authentication failure", 42: "401 Authentication failure", 45: "401 Authentication failure"}},
+		{"no such method", "DELETE", "V/nodes", "", false, map[int]string{38: "405 Requested REST method", 42: "404 Unable find requested URL", 45: "404 Unable to find requested URL"}},
+		{"a list in the path", "GET", "V/node/n0001,n0002", "", false, map[int]string{38: "400 Unable to parse URL path.", 42: "400 Unable to parse URL path.", 45: "404 Invalid or unknown URL path"}},
+		{"no such partition", "GET", "V/partition/nosuch", "", false, map[int]string{38: `500 "errno":2000`, 42: `422 "error_number":9000`, 45: "200 Unable to find partition nosuch"}},
+		{"a number for a state", "POST", "V/node/n0001", `{"state":5}`, false, map[int]string{42: `500 "error_number":9206`, 45: `500 "error_number":9206`}},
+		{"a list for a body", "POST", "V/node/n0001", `[1]`, false, map[int]string{42: `500 "error_number":9209`, 45: `500 "error_number":9209`}},
+		{"no body", "POST", "V/node/n0001", ``, false, map[int]string{42: `200 "errors":[]`, 45: `200 "errors":[]`}},
+		{"a number for a text", "POST", "V/node/n0001", `{"extra":5}`, false, map[int]string{42: "200 (Slurm type=64 bit integer): 5", 45: "200 (Slurm type=64 bit integer): 5"}},
+		{"small letters", "POST", "V/node/n0001", `{"state":["drain"]}`, false, map[int]string{42: `200 "errors":[]`, 45: `200 "errors":[]`}},
+		{"part of a hostlist", "POST", "V/node/n%5B00", `{"state":["DRAIN"]}`, false, map[int]string{42: `500 "error_number":2018`, 45: `422 "error_number":2018`}},
+	} {
+		for generation, want := range c.want {
+			r, token := newRig(t, generation), ""
+			if !c.anonymous {
+				token = r.root()
+			}
+			w := r.ask(c.method, strings.Replace(c.path, "V/", fmt.Sprintf("/slurm/v0.0.%d/", generation), 1), c.body, "root", token)
+			status, text, _ := strings.Cut(want, " ")
+			if fmt.Sprint(w.Code) != status || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s, %d: %d %s", c.name, generation, w.Code, w.Body)
+			}
 		}
 	}
 }
