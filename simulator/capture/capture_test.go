@@ -253,7 +253,8 @@ func TestASecretDoesNotSurvive(t *testing.T) {
 	root["Link"] = map[string]any{"@odata.id": "/redfish/v1/Chassis/Card_" + canary + "?$filter=" + canary + "#/" + canary}
 	tree["/redfish/v1/Chassis/Card_"+canary] = capture.Answer{
 		Status: 201, Headers: map[string]string{"Location": "/redfish/v1/Chassis/" + canary, "ETag": `W/"` + canary + `"`, "Content-Type": "application/" + canary},
-		Body: map[string]any{"Id": canary, "Name": "Card_" + canary, "MessageId": canary, "PowerState": canary, "@odata.type": "#" + canary + ".x y"},
+		Body: map[string]any{"Id": canary, "Name": "Card_" + canary, "MessageId": canary, "PowerState": canary, "@odata.type": "#" + canary + ".v1_0_0." + canary,
+			"code": "Base.1.0." + canary, "@odata.context": "/redfish/v1/$metadata#" + canary + "." + canary, "Host": map[string]any{"@odata.id": "//" + canary}},
 	}
 	redacted, report := redact(t, tree)
 	var file, kept bytes.Buffer

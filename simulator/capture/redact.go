@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func Redact(t Tree, key []byte) (Tree, *Report, error) {
 	}
 	r := &redactor{
 		pseudonyms: pseudonyms{key: key}, names: map[string]bool{}, secret: map[string]bool{}, segments: map[string]bool{}, report: newReport(),
-		telling: map[string]bool{}, holding: map[string]bool{}, done: map[string]string{},
+		telling: map[string]bool{}, holding: map[string]bool{}, done: map[string]string{}, given: map[string]string{}, taken: map[string]bool{},
 	}
 	for path, a := range t {
 		for segment := range strings.SplitSeq(path, "/") {
@@ -30,8 +31,8 @@ func Redact(t Tree, key []byte) (Tree, *Report, error) {
 		r.learn("", a.Body)
 	}
 	out := make(Tree, len(t))
-	for path, a := range t {
-		to := r.path(path)
+	for _, path := range slices.Sorted(maps.Keys(t)) { // in an order, so that the same key gives the same file
+		a, to := t[path], r.path(path)
 		if _, taken := out[to]; taken {
 			return nil, nil, fmt.Errorf("redact a captured BMC: two paths get the pseudonym %s: use another key", to)
 		}
@@ -51,6 +52,8 @@ type redactor struct {
 	telling map[string]bool   // by property, what tells found
 	holding map[string]bool   // by text, what holdsSecret found
 	done    map[string]string // by segment, what it became
+	given   map[string]string // by text, its pseudonym
+	taken   map[string]bool   // pseudonyms
 }
 
 // telling are the names of properties whose values tell who or where a machine
@@ -95,8 +98,8 @@ func (r *redactor) value(property string, value any) any {
 	switch at := value.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(at))
-		for name, inner := range at {
-			out[name] = r.value(name, inner)
+		for _, name := range slices.Sorted(maps.Keys(at)) {
+			out[name] = r.value(name, at[name])
 		}
 		return out
 	case []any:
@@ -121,7 +124,7 @@ var (
 
 // made are the properties that tell what a part is, not which one.
 var made = map[string]bool{
-	"Model": true, "Manufacturer": true, "Vendor": true, "Product": true, "SoftwareId": true, "PartNumber": true, "PCIeType": true, "ProcessorArchitecture": true,
+	"Model": true, "Manufacturer": true, "Vendor": true, "Product": true, "SoftwareId": true, "PCIeType": true, "ProcessorArchitecture": true,
 	"InstructionSet": true, "VendorId": true, "DeviceId": true, "MaxPCIeType": true, "Family": true,
 }
 
@@ -134,9 +137,7 @@ func (r *redactor) text(property, text string) string {
 	switch {
 	case text == "":
 		return text
-	case property == "@odata.type" && typeForm.MatchString(text):
-		return kept("type")
-	case property == "@odata.context" && contextForm.MatchString(text):
+	case (property == "@odata.type" && typeForm.MatchString(text) || property == "@odata.context" && contextForm.MatchString(text)) && !r.holdsSecret(text):
 		return kept("type")
 	case property == "@odata.etag":
 		return r.etag(text)
@@ -148,7 +149,7 @@ func (r *redactor) text(property, text string) string {
 		return r.pseudonym(text)
 	case words[text]:
 		return kept("word")
-	case (property == "MessageId" || property == "code") && messageForm.MatchString(text):
+	case (property == "MessageId" || property == "code") && messageForm.MatchString(text) && !r.holdsSecret(text):
 		return kept("message")
 	case (made[property] || strings.HasSuffix(property, "Version") || strings.HasSuffix(property, "FirmwareRevision")) && madeForm.MatchString(text) && !r.holdsSecret(text):
 		if addressForm.MatchString(text) {
@@ -163,7 +164,24 @@ func (r *redactor) text(property, text string) string {
 
 func (r *redactor) pseudonym(text string) string {
 	r.report.Pseudonyms++
-	return r.of(text)
+	return r.only(text, r.of(text))
+}
+
+// spread is how often another pseudonym is looked for where one is another
+// text's already. There may be none: there are ten of one digit.
+const spread = 64
+
+// only gives a text the pseudonym that was found for it, or another one if a
+// different text has it.
+func (r *redactor) only(text, pseudonym string) string {
+	if given, known := r.given[text]; known {
+		return given
+	}
+	for i := 1; i <= spread && r.taken[pseudonym]; i++ {
+		pseudonym = r.letters(text, fmt.Sprintf("%s\x00%d", text, i))
+	}
+	r.given[text], r.taken[pseudonym] = pseudonym, true
+	return pseudonym
 }
 
 // holdsSecret tells whether a value has in it what another property tells of
@@ -272,8 +290,7 @@ func (r *redactor) redactSegment(text string) string {
 	}
 	pieces := pieceForm.FindAllString(text, -1)
 	known := slices.ContainsFunc(pieces, func(piece string) bool { return hasLetters(piece) && r.harmless(piece) })
-	alone := len(pieces) == 1 && !hasLetters(pieces[0]) && r.harmless(pieces[0]) // an index
-	if !known && !alone {
+	if !known && !(indexForm.MatchString(text) && !r.secret[text]) {
 		return r.pseudonym(text)
 	}
 	changed := false
@@ -282,7 +299,7 @@ func (r *redactor) redactSegment(text string) string {
 			return piece
 		}
 		changed = true
-		return r.letters(piece, piece)
+		return r.only(piece, r.letters(piece, piece))
 	})
 	if changed {
 		r.report.Pseudonyms++
@@ -296,6 +313,7 @@ var (
 	pieceForm      = regexp.MustCompile(`[\pL\pN]+`)
 	runForm        = regexp.MustCompile(`[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+`)
 	camelForm      = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+	indexForm      = regexp.MustCompile(`^\d{1,3}([-_]\d{1,3}){0,2}$`)
 	actionInfoForm = regexp.MustCompile(`^[A-Z][A-Za-z]{2,40}ActionInfo$`)
 )
 
