@@ -98,7 +98,7 @@ func (s *State) vacant(m *Machine) *Node {
 
 // leave has a customer's instance deleted; the work that is named fails.
 func (s *State) leave(n *Node, fails string) {
-	n.Fails, n.Lessee = fails, ""
+	n.Fails, n.Lessee = fails, s.Sites.Get(n.Site).freeLessee()
 	server := Key(n.Site, n.InstanceUUID)
 	if s.Servers.Get(server) == nil {
 		s.Verb(n, "deleted")

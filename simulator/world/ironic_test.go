@@ -133,11 +133,29 @@ func TestTheStateMachine(t *testing.T) {
 }
 
 // A deployment puts the machine on with a system on its disk, a deletion takes
-// both away, and Ironic knows it.
+// both away, and Ironic knows it. Where nodes are kept on their ramdisk, it stays on.
 func TestDeployingDrivesTheMachine(t *testing.T) {
 	t.Parallel()
+	for _, stays := range []bool{false, true} {
+		deployAndDelete(t, stays)
+	}
+}
+
+func deployAndDelete(t *testing.T, stays bool) {
 	w, h := site(t)
 	n := nodeIn(t, w, free)
+	do(t, w, func(s *State) {
+		c := s.Sites.Edit(n.Site)
+		c.FastTrack = stays
+		s.Sites.Put(c.Name, c)
+		if m := s.Machines.Edit(Key(n.Site, n.Machine)); !stays {
+			m.On = false
+			s.Machines.Put(m.Key(), m)
+			c := s.Nodes.Edit(n.Key())
+			c.PowerState = PowerOff
+			s.Nodes.Put(c.Key(), c)
+		}
+	})
 	expect := func(when string, on, system bool) {
 		t.Helper()
 		w.Read(func(s *State) {
@@ -147,14 +165,14 @@ func TestDeployingDrivesTheMachine(t *testing.T) {
 			}
 		})
 	}
-	expect("at first", false, false)
+	expect("at first", stays, false)
 	verb(t, w, n.Key(), "active")
 	pass(w, h, n.Key(), time.Minute)
 	expect("deployed", true, true)
 	verb(t, w, n.Key(), "deleted")
 	pass(w, h, n.Key(), time.Minute)
 	h.at = h.at.Add(2 * PowerDelay)
-	expect("cleaned", false, false)
+	expect("cleaned", stays, false)
 }
 
 // What a BMC does to a managed node's power is undone; in maintenance it stays.

@@ -208,9 +208,14 @@ func (s *State) operate(n *Node) {
 		s.setDeployed(m, false) // what was there is overwritten
 	case waits(n.ProvisionState):
 		s.drive(n, m, n.Work+": boot the ramdisk", true, true)
-	case last && n.Work == WorkClean && n.Interfaces["deploy"] == "direct":
+	case last && n.Work == WorkClean && n.Interfaces["deploy"] == "direct" && !s.fastTrack(n.Site):
 		s.drive(n, m, "clean: power off", false, false)
 	}
+}
+
+func (s *State) fastTrack(site string) bool {
+	at := s.Sites.Get(site)
+	return at != nil && at.FastTrack
 }
 
 // setDeployed tells whether an operating system is on a machine's disk.

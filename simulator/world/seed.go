@@ -29,7 +29,7 @@ func seed(s *State, shape Shape) {
 // knows, the others leave something out.
 func newSite(i int) *Site {
 	site := &Site{
-		Name: fmt.Sprintf("sim%d", i), Index: i, Mode: "fully_managed", TraitBased: true, Trait: "CUSTOM_CUSTOMER_READY", Slurm: true,
+		Name: fmt.Sprintf("sim%d", i), Index: i, Mode: "fully_managed", TraitBased: true, Trait: "CUSTOM_CUSTOMER_READY", Slurm: true, FastTrack: true,
 		Lessees: Lessees{
 			Enrol: projectID("enrol", i), Slurm: projectID("slurm", i), Maintenance: projectID("maintenance", i),
 		},
@@ -41,7 +41,7 @@ func newSite(i int) *Site {
 	case 2:
 		site.TraitBased, site.Trait, site.Slurm = false, "", false
 	case 3:
-		site.Mode = "metal_delegated"
+		site.Mode, site.FastTrack = "metal_delegated", false
 	case 0:
 		site.InventoryOnly, site.Slurm, site.TraitBased, site.Trait = true, false, false, ""
 	}

@@ -50,8 +50,9 @@ func (s *State) seedUseOfNode(r *rand.Rand, site *Site, m *Machine, n *Node, use
 		n.Lessee = site.Customers[r.IntN(len(site.Customers))]
 		n.deployed(m, newUUID(r))
 	case UseFree:
-		if !site.TraitBased { // there the lessee is what keeps a node from customers
-			n.Lessee = ""
+		n.Lessee = site.freeLessee()
+		if site.FastTrack {
+			n.PowerState, m.On = PowerOn, true
 		}
 	case UseBurnIn, UseDrained:
 		n.Lessee = site.Lessees.Slurm

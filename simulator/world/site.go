@@ -15,6 +15,7 @@ type Site struct {
 	Placement     bool     `json:"placement"`
 	Slurm         bool     `json:"slurm"`
 	InventoryOnly bool     `json:"inventory_only"` // no Ironic, no BMC access
+	FastTrack     bool     `json:"fast_track"`     // its Ironic leaves clean nodes running on their ramdisk, so that their BMCs tell all
 	Lessees       Lessees  `json:"lessees"`
 	Customers     []string `json:"customers"` // projects
 }
@@ -24,6 +25,16 @@ type Lessees struct {
 	Enrol       string `json:"enrol"`
 	Slurm       string `json:"slurm"`
 	Maintenance string `json:"maintenance"`
+}
+
+// freeLessee is whom a node is leased to that customers may have: where a trait
+// offers nodes nobody clears the lease, elsewhere the lessee is what keeps a node
+// from customers.
+func (s *Site) freeLessee() string {
+	if s.TraitBased {
+		return s.Lessees.Enrol
+	}
+	return ""
 }
 
 // Rack is a rack as it stands there, whatever NetBox says.
