@@ -190,30 +190,33 @@ func (s *State) Fed(m *Machine) bool {
 // shelfKey is the key of the nth power shelf of a machine's rack.
 func shelfKey(m *Machine, n int) string { return Key(m.Site, fmt.Sprintf("%s-p%02d", m.Rack, n)) }
 
-// cutPower takes the power from all that stands in a shelf's rack, if it was the
-// last shelf that was on. With the power coming back nothing comes on by itself.
-func (s *State) cutPower(shelf *Machine) {
-	if shelf.On {
-		return
-	}
-	var cut []string
+// shelfChanged takes the power from all that stands in a shelf's rack, if it was
+// the last shelf that was on. With the power coming back BMCs answer again, and
+// nothing comes on by itself.
+func (s *State) shelfChanged(shelf *Machine) {
+	var rack []string
 	for key, m := range s.Machines.Of(shelf.Site) {
-		if m.Rack == shelf.Rack && m.Class != ClassPowerShelf && (m.On || len(m.Moves) > 0) && !s.Fed(m) {
-			cut = append(cut, key)
+		if m.Rack == shelf.Rack && m.Class != ClassPowerShelf && (shelf.On || !s.Fed(m)) {
+			rack = append(rack, key)
 		}
 	}
-	for _, key := range cut {
+	for _, key := range rack {
 		m := s.Machines.Edit(key)
-		m.On, m.Moves = false, nil
-		s.Machines.Put(key, m)
-		s.powerChanged(m)
+		if !shelf.On && (m.On || len(m.Moves) > 0) {
+			m.On, m.Moves = false, nil
+			s.Machines.Put(key, m)
+			s.powerChanged(m)
+		}
+		if m.Node != "" {
+			s.BMCChanged(m)
+		}
 	}
 }
 
 // powerChanged tells what hangs on a machine's power that it has changed.
 func (s *State) powerChanged(m *Machine) {
 	if m.Class == ClassPowerShelf {
-		s.cutPower(m)
+		s.shelfChanged(m)
 	}
 	if m.Node != "" {
 		s.nodePowerChanged(m)

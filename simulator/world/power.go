@@ -117,7 +117,7 @@ func (s *State) reach(n *Node) string {
 	switch {
 	case m != nil && m.BMC.Hangs:
 		return fmt.Sprintf("Redfish connection failed for node %s: Unable to connect to %s. Error: Read timed out. (read timeout=60)", n.UUID, address)
-	case m == nil || m.BMC.Dead:
+	case m == nil || m.BMC.Dead || !s.Fed(m):
 		return fmt.Sprintf("Redfish connection failed for node %s: Unable to connect to %s. Error: [Errno 111] ECONNREFUSED", n.UUID, address)
 	case m.BMC.NotReady.After(s.Now):
 		return fmt.Sprintf("Redfish connection failed for node %s: HTTP GET %s/redfish/v1/ returned code 503.", n.UUID, address)
