@@ -20,6 +20,7 @@ type Target struct {
 	Address string // the ref of its record: a name or an IP, a prefix length is ignored
 	Name    string // of its device, for the choice of credentials
 	Class   facts.DeviceClass
+	Health  facts.RedfishHealth // of its chassis, as last read; null for none
 }
 
 // Credential names the secret for the BMCs whose device's name fits Match, a

@@ -201,9 +201,9 @@ func (b *bmc) members(ctx context.Context, uri string, pick func(id string) bool
 		switch err := b.pages(ctx, uri+b.expand, collect); {
 		case err == nil:
 			expanded = true
-		case ClassOf(err) == ClassMissing || ClassOf(err) == ClassCredential || ClassOf(err) == "":
+		case ClassOf(err) == ClassMissing || ClassOf(err) == ClassCredential || ctx.Err() != nil:
 			return nil, err
-		default: // it announces what it cannot do
+		default: // it announces what it cannot do, or not in time
 			b.expand, found = "", nil
 		}
 	}

@@ -192,8 +192,9 @@ func anyFits(patterns []string, id string) bool {
 const chassisLimit = 8 // that are read one by one
 
 // mainChassis reads the chassis that stand for the whole and rolls their
-// healths up. One that cannot be read leaves the whole unread: silence of the
-// baseboard of a machine that is off heals nothing.
+// healths up. One that cannot be read leaves the whole unread. A baseboard has no
+// power while its host is off: then the whole is what the rest says, unless it
+// was bad when last read, since silence heals nothing.
 func (s *scan) mainChassis(ctx context.Context) {
 	linked := s.host.object("Links").links("Chassis")
 	var wanted []string
@@ -213,6 +214,9 @@ func (s *scan) mainChassis(ctx context.Context) {
 			break
 		}
 		a, err := s.get(ctx, uri)
+		if err != nil && s.unpowered(uri, err) {
+			continue
+		}
 		if err != nil {
 			v.fail(id(uri) + ": " + reason(err))
 			continue
@@ -223,6 +227,12 @@ func (s *scan) mainChassis(ctx context.Context) {
 	if len(s.chassis) > 0 {
 		s.f.ChassisHealth = s.settle("chassis_health", v)
 	}
+}
+
+// unpowered reports that a baseboard's chassis does not answer because its host
+// is off, and that nothing bad is known of the whole.
+func (s *scan) unpowered(uri string, err error) bool {
+	return fits("HGX_*", id(uri)) && ClassOf(err) == ClassNotReady && s.f.PowerState.String() == PowerOff && s.target.Health <= facts.RedfishHealthOK
 }
 
 // ours gives the main chassis without those of the baseboard, which its own

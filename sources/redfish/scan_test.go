@@ -70,12 +70,15 @@ func answeredFacts(t testing.TB, c *Client) *facts.BMC {
 
 func TestATrayIsRead(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"plain", "expand", "announces expand and cannot"} {
+	for _, mode := range []string{"plain", "expand", "announces expand and cannot", "announces expand and hangs up"} {
 		m := newMachine(t, object(t, tray))
 		if mode != "plain" {
 			m.set("/redfish/v1", "ProtocolFeaturesSupported", map[string]any{"ExpandQuery": map[string]any{"NoLinks": true, "ExpandAll": true}})
 		}
-		m.noExpand = mode != "expand"
+		m.noExpand = mode == "announces expand and cannot"
+		if mode == "announces expand and hangs up" {
+			m.rule(answerRule{path: "expand", drop: "before"})
+		}
 		c, _ := m.client(t, facts.DeviceClassGpuCompute)
 		got := answeredFacts(t, c)
 		want := &facts.BMC{
@@ -227,28 +230,48 @@ func TestTheMachineIsPickedByItsIdAndNeverByItsPlace(t *testing.T) {
 
 func TestABaseboardThatIsNotReadyCostsItsOwnFacts(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, object(t, tray))
-	m.rule(answerRule{path: "/HGX_", status: 503, body: `{"error": {"code": "Ami.1.0.HMCCommuicationFailed"}}`})
-	c, target := m.client(t, facts.DeviceClassGpuCompute)
-	got := answeredFacts(t, c)
-	if got.PowerState.String() != "Off" || got.Memory != facts.RedfishHealthOK || got.Refusal != 0 {
-		t.Errorf("%+v", got)
-	}
-	for _, fact := range []string{"gpus", "fpgas", "chassis_health"} {
-		if got.Unreadable[fact] == "" {
-			t.Errorf("%s is not unread", fact)
-		}
-	}
-	if got.Gpus != 0 || got.Fpgas != 0 || got.ChassisHealth != 0 {
-		t.Errorf("%+v", got)
-	}
-	if r, err := c.Reset(t.Context(), target, quick(Reset{Types: []string{"On"}, Want: PowerOn})); err != nil || !r.Verified || r.After.State != PowerOn {
-		t.Errorf("%+v %v", r, err)
-	}
-	// What is bad already stays so, whatever else cannot be read.
-	m.set("/redfish/v1/Chassis/Chassis_0", "Status", map[string]any{"HealthRollup": "Critical"})
-	if got := answeredFacts(t, c); got.ChassisHealth != facts.RedfishHealthCritical {
-		t.Errorf("%+v", got)
+	for name, c := range map[string]struct {
+		power  string
+		known  facts.RedfishHealth
+		status int
+		want   facts.RedfishHealth // of the chassis, null for unread
+	}{
+		"its host is off":                    {"Off", 0, 503, facts.RedfishHealthOK},
+		"its host is off, and all was well":  {"Off", facts.RedfishHealthOK, 503, facts.RedfishHealthOK},
+		"its host is off, and it was broken": {"Off", facts.RedfishHealthCritical, 503, 0},
+		"its host is off, and it has failed": {"Off", 0, 500, 0},
+		"its host is on":                     {"On", 0, 503, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, object(t, tray))
+			m.set("/redfish/v1/Systems/System_0", "PowerState", c.power)
+			body := ""
+			if c.status == 503 {
+				body = `{"error": {"code": "Ami.1.0.HMCCommuicationFailed"}}`
+			}
+			m.rule(answerRule{path: "/HGX_", status: c.status, body: body})
+			client, target := m.client(t, facts.DeviceClassGpuCompute, func(config *Config) {
+				targets, _ := config.Targets(t.Context())
+				targets[0].Health = c.known
+				config.Targets = fixed(targets...)
+			})
+			got := answeredFacts(t, client)
+			if got.PowerState.String() != c.power || got.Memory != facts.RedfishHealthOK || got.Refusal != 0 || got.Gpus != 0 || got.Fpgas != 0 {
+				t.Errorf("%+v", got)
+			}
+			if got.Unreadable["gpus"] == "" || got.Unreadable["fpgas"] == "" || got.ChassisHealth != c.want || (got.Unreadable["chassis_health"] != "") != (c.want == 0) {
+				t.Errorf("%+v", got)
+			}
+			if r, err := client.Reset(t.Context(), target, quick(Reset{Types: []string{"On"}, Want: PowerOn})); err != nil || !r.Verified || r.After.State != PowerOn {
+				t.Errorf("%+v %v", r, err)
+			}
+			// What is bad already stays so, whatever else cannot be read.
+			m.set("/redfish/v1/Chassis/Chassis_0", "Status", map[string]any{"HealthRollup": "Critical"})
+			if got := answeredFacts(t, client); got.ChassisHealth != facts.RedfishHealthCritical {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 

@@ -105,7 +105,7 @@ func targets(ctx context.Context, service *devices.Service, site int64) ([]redfi
 	}
 	targets := make([]redfish.Target, len(bmcs))
 	for i, b := range bmcs {
-		targets[i] = redfish.Target{Address: b.Address, Name: b.Name, Class: b.Class}
+		targets[i] = redfish.Target{Address: b.Address, Name: b.Name, Class: b.Class, Health: b.Health}
 	}
 	return targets, nil
 }
