@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -88,20 +90,38 @@ func (v *view) encode(b object) (body []byte, etag string) {
 	if v.f.options.Lenient || !isResource {
 		return marshal(b), ""
 	}
-	etag = etagOf(id, b)
 	body = marshal(b)
+	if passing(b) {
+		etag = etagOf(id, b)
+	} else {
+		etag = digest(id, body)
+	}
 	return append([]byte(`{"@odata.etag":`+strconv.Quote(etag)+`,`), body[1:]...), etag
 }
 
+// notOfResources is what a body may have that makes no other ETag: the clock,
+// and what is said of a change.
+var notOfResources = []string{"DateTime", "@Message.ExtendedInfo"}
+
+func passing(b object) bool {
+	return slices.ContainsFunc(notOfResources, func(name string) bool { _, has := b[name]; return has })
+}
+
+// etagOf gives a resource's ETag.
 func etagOf(id string, b object) string {
-	moment, clocked := b["DateTime"]
-	if clocked {
-		delete(b, "DateTime")
-		defer func() { b["DateTime"] = moment }()
+	if passing(b) {
+		b = maps.Clone(b)
+		for _, name := range notOfResources {
+			delete(b, name)
+		}
 	}
+	return digest(id, marshal(b))
+}
+
+func digest(id string, body []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))
-	_, _ = h.Write(marshal(b))
+	_, _ = h.Write(body)
 	return fmt.Sprintf(`"%016x"`, h.Sum64())
 }
 
