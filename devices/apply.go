@@ -135,7 +135,7 @@ func (a *application) run(ctx context.Context, tx pgx.Tx) error {
 	a.applied.Rows, err = a.settle(ctx, tx, all)
 	for _, s := range all.list {
 		if s.swapped {
-			a.applied.Swapped = append(a.applied.Swapped, s.device.ID)
+			a.applied.Swapped = append(a.applied.Swapped, Swap{s.device.ID, s.device.Name, s.swappedFrom, s.stored[a.batch.Source].Serial})
 		}
 	}
 	return err

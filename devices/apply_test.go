@@ -320,7 +320,7 @@ func TestANewSerialUnderAKnownRefClearsTheProof(t *testing.T) {
 	w.pass(time.Second)
 	r.At, r.Serial = w.clock(), "SN2"
 	a := w.apply("ironic", r)
-	if d := w.device(id); !slices.Equal(a.Swapped, []int64{id}) || d.Proof.ValidatedRef != "" || d.Serial != "SN2" {
+	if d := w.device(id); !slices.Equal(a.Swapped, []devices.Swap{{Device: id, Name: d.Name, Was: "SN1", Is: "SN2"}}) || d.Proof.ValidatedRef != "" || d.Serial != "SN2" {
 		t.Fatalf("swapped %v, proof %q, serial %q", a.Swapped, d.Proof.ValidatedRef, d.Serial)
 	}
 }

@@ -59,7 +59,9 @@ func (r *round) merge(s *subject, b *fleet.Batch, rd *fleet.Reading, hash [16]by
 	if known != "" && now == "" { // a serial that was not read is not another one
 		fresh.Serial = stored.Serial
 	}
-	s.swapped = s.swapped || stored.Ref == fresh.Ref && known != "" && now != "" && known != now
+	if stored.Ref == fresh.Ref && known != "" && now != "" && known != now {
+		s.swapped, s.swappedFrom = true, stored.Serial
+	}
 	same := stored.Hash == fresh.Hash && stored.Ref == fresh.Ref && stored.Serial == fresh.Serial && !stored.RefGone && stored.Trouble.Reason == ""
 	switch {
 	case same && b.Epoch != 0:

@@ -25,7 +25,7 @@ type Applied struct {
 	Unchanged int              // nothing new
 	Ignored   int              // older than what is stored
 	Born      []int64          // devices
-	Swapped   []int64          // devices whose serial changed under the same ref; their proof is cleared
+	Swapped   []Swap           // another machine stands under a known ref; the proof of the old one is cleared
 	Moved     []int64          // devices that another site had
 	Held      []HeldMove       // devices that would move and somebody's work holds
 	Rows      Rows
@@ -36,6 +36,13 @@ type RefusedReading struct {
 	Index  int
 	Code   Code
 	Reason string
+}
+
+// Swap is a device whose serial changed under the same ref.
+type Swap struct {
+	Device  int64
+	Name    string
+	Was, Is string // serials
 }
 
 // HeldMove is a device that a reading would bring here from another site.

@@ -20,6 +20,8 @@ type subject struct {
 	born    bool
 	swapped bool
 
+	swappedFrom string // the serial of the machine that was there
+
 	movedFrom string // the site that had it until now; "" for this one
 
 	confirmedGone bool // a person says that the inventory's record is gone

@@ -274,11 +274,13 @@ func (l *listing) tellMissing(d *fleet.Joinable, reason string) {
 
 // noteSwaps keeps for a day what an inventory says only once: that another
 // machine stands under a known identity.
-func (l *listing) noteSwaps(ctx context.Context, swapped []int64) error {
+func (l *listing) noteSwaps(ctx context.Context, swapped []devices.Swap) error {
 	findings := make([]fleet.Finding, 0, len(swapped))
-	for _, device := range swapped {
-		d := fleet.Joinable{Device: device}
-		findings = append(findings, fleet.Finding{Kind: fleet.FindingSwap, Ref: d.MissingKey(), DeviceID: device})
+	for _, s := range swapped {
+		d := fleet.Joinable{Device: s.Device}
+		findings = append(findings, fleet.Finding{
+			Kind: fleet.FindingSwap, Ref: d.MissingKey(), DeviceID: s.Device, Detail: map[string]any{"name": s.Name, "was": s.Was, "is": s.Is},
+		})
 	}
 	return store.AddFindings(ctx, l.DB, l.site.ID, l.lease.Source, findings)
 }

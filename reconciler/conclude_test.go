@@ -217,6 +217,7 @@ func TestAnotherMachineUnderTheSameRefIsReported(t *testing.T) {
 	w.sweep("ironic")
 	d := fleet.Joinable{Device: w.device("n1").ID}
 	w.wantFindings("ironic", "swap "+d.MissingKey())
+	w.wantDetails("ironic", fleet.FindingSwap, map[string]string{d.MissingKey(): `{"is":"S2","name":"n1","was":"S1"}`})
 	w.sweep("ironic")
 	w.wantFindings("ironic", "swap "+d.MissingKey())
 	_, err := w.db.Exec(t.Context(), "update source_findings set since = now() - interval '25 hours'")
