@@ -53,6 +53,7 @@ type Options struct {
 	Projections int           // at a time, default 2
 	Lease       time.Duration // of a sweep or a projection, renewed three times in it; default 30 s
 	Poll        time.Duration // between two looks for work, default 250 ms
+	Follow      time.Duration // between two looks at which sites there are, with what is known of their sources; default 5 s
 	SweepLimit  time.Duration // the longest that one sweep may take, default 15 min
 	CallLimit   time.Duration // the longest that reading one thing by its identity may take, default 1 min
 }
@@ -85,7 +86,7 @@ func New(o Options) (*Reconciler, error) {
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration
-	}{{&o.Lease, 30 * time.Second}, {&o.Poll, 250 * time.Millisecond}, {&o.SweepLimit, 15 * time.Minute}, {&o.CallLimit, time.Minute}} {
+	}{{&o.Lease, 30 * time.Second}, {&o.Poll, 250 * time.Millisecond}, {&o.Follow, 5 * time.Second}, {&o.SweepLimit, 15 * time.Minute}, {&o.CallLimit, time.Minute}} {
 		if *d.value <= 0 {
 			*d.value = d.fallback
 		}
@@ -98,7 +99,6 @@ func New(o Options) (*Reconciler, error) {
 }
 
 const (
-	sitesEvery   = 5 * time.Second
 	releaseLimit = 5 * time.Second
 	policyPause  = 5 * time.Second
 )
@@ -107,7 +107,7 @@ const (
 // is under way is given back to the other replicas at once.
 func (r *Reconciler) Run(ctx context.Context) {
 	var loops sync.WaitGroup
-	loops.Go(func() { r.every(ctx, sitesEvery, "follow the sites", r.followSites) })
+	loops.Go(func() { r.every(ctx, r.Follow, "follow the sites", r.followSites) })
 	loops.Go(func() { r.work(ctx, r.Sweeps, nil, "claim sweeps", r.claimSweeps) })
 	loops.Go(func() { r.work(ctx, r.Projections, r.wake, "claim projections", r.claimProjections) })
 	loops.Wait()
