@@ -67,7 +67,17 @@ func (s *simulator) bmcServer() (*http.Server, error) {
 		return nil, err
 	}
 	s.said.CA = authority.Path()
-	server := s.server(s.rules.Wrap(redfish.FaceName, "", redfish.New(s.world, redfish.Options{User: bmcUser, Password: s.secrets.bmc})))
+	server := s.server(s.rules.Wrap(redfish.FaceName, "", redfish.New(s.world, redfish.Options{User: bmcUser, Password: s.secrets.bmc, LenientAt: s.lenientBMCs()})))
 	server.TLSConfig, server.IdleTimeout = authority.TLS(), bmcIdle
 	return server, nil
+}
+
+// lenientBMCs tells at which sites the BMCs are lenient: every third of four, so
+// that a fleet has both kinds.
+func (s *simulator) lenientBMCs() func(site string) bool {
+	lenient := map[string]bool{}
+	for i := range s.said.Sites {
+		lenient[s.said.Sites[i].Name] = s.said.Sites[i].Index%4 == 3
+	}
+	return func(site string) bool { return lenient[site] }
 }

@@ -136,7 +136,7 @@ func (v *view) changeAccount(a account, body object) *answer {
 			return "", true
 		},
 		"UserName": text(&a.user), "Enabled": opposite(&a.disabled),
-	}, v.f.options.Lenient)
+	}, v.lenient())
 	if refused != nil {
 		return refused
 	}
@@ -186,7 +186,7 @@ func (v *view) dynamic(path string) *resource {
 
 // find gives the resource at a path, or nil.
 func (v *view) find(path string) *resource {
-	if v.f.options.Lenient && (strings.HasPrefix(path, root+"/SessionService") || strings.HasPrefix(path, root+"/AccountService")) {
+	if v.lenient() && (strings.HasPrefix(path, root+"/SessionService") || strings.HasPrefix(path, root+"/AccountService")) {
 		return nil
 	}
 	if res := v.model().resources[path]; res != nil {

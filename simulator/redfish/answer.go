@@ -87,7 +87,7 @@ func schemaOf(name string) string {
 // by itself. Errors and a lenient BMC have none.
 func (v *view) encode(b object) (body []byte, etag string) {
 	id, isResource := b["@odata.id"].(string)
-	if v.f.options.Lenient || !isResource {
+	if v.lenient() || !isResource {
 		return marshal(b), ""
 	}
 	body = marshal(b)

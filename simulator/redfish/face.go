@@ -18,7 +18,9 @@ type Options struct {
 	User     string // of the fleet's account, default admin
 	Password string // default simulator-0
 
-	Lenient   bool // no ETags, no sessions, reset types listed in the action itself, unknown properties ignored
+	Lenient   bool                   // all BMCs: no ETags, no sessions, reset types listed in the action itself, unknown properties ignored
+	LenientAt func(site string) bool // the BMCs of a site alone; may be nil
+
 	SwallowOn bool // an On that comes while an Off is under way is accepted and lost
 	Already   int  // status of a reset whose effect is already there: 204 (default), 400 or 409
 	Absolute  bool // Location headers name the host
@@ -171,4 +173,9 @@ func (v *view) refresh() {
 	if m, _, now := v.f.look(v.m.Key()); m != nil {
 		v.m, v.now = m, now
 	}
+}
+
+// lenient tells whether the BMC is.
+func (v *view) lenient() bool {
+	return v.f.options.Lenient || v.f.options.LenientAt != nil && v.f.options.LenientAt(v.m.Site)
 }

@@ -83,7 +83,7 @@ func (v *view) allows(user, password string) (account, bool) {
 
 // authenticate finds out who asks.
 func (v *view) authenticate() *answer {
-	if token := v.r.Header.Get("X-Auth-Token"); token != "" && !v.f.options.Lenient {
+	if token := v.r.Header.Get("X-Auth-Token"); token != "" && !v.lenient() {
 		user, ok := v.bmc.userOf(token, v.now)
 		if !ok {
 			return refuse("NoValidSession")

@@ -82,7 +82,7 @@ func apply(body object, setters map[string]setter, lenient bool) (ignored []obje
 // changed is the answer of a change that was made: the resource as it is now,
 // with what was not changed.
 func (v *view) changed(body object, ignored []object) *answer {
-	if v.f.options.Lenient {
+	if v.lenient() {
 		return &answer{status: http.StatusNoContent}
 	}
 	if len(ignored) > 0 {

@@ -38,7 +38,7 @@ func anys(words []string) []any {
 // ActionInfo, by a lenient BMC in the action itself.
 func (v *view) resetAction(name, owner string, values []string) object {
 	a := object{"target": owner + "/Actions/" + name}
-	if v.f.options.Lenient {
+	if v.lenient() {
 		a["ResetType@Redfish.AllowableValues"] = anys(values)
 	} else {
 		a["@Redfish.ActionInfo"] = owner + "/ResetActionInfo"
@@ -61,7 +61,7 @@ func addReset(md *model, owner, name string, values []string) {
 // resetType checks the parameters of a reset.
 func (v *view) resetType(action string, body object, values []string) (string, *answer) {
 	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if name != "ResetType" && !v.f.options.Lenient {
+		if name != "ResetType" && !v.lenient() {
 			return "", refuseAt("ActionParameterUnknown", name, action, name)
 		}
 	}
@@ -187,7 +187,7 @@ func (v *view) changeSystem(body object) *answer {
 		ignored, refused = apply(body, map[string]setter{
 			"AssetTag": text(&m.AssetTag), "IndicatorLED": oneOf(&m.LED, ledWords...),
 			"Boot": func(value any) (string, bool) { return v.setBoot(m, value) },
-		}, v.f.options.Lenient)
+		}, v.lenient())
 		if refused != nil {
 			return &refusal{refused}
 		}
@@ -213,7 +213,7 @@ func (v *view) setBoot(m *world.Machine, value any) (problem string, ok bool) {
 	}
 	for name, inner := range sent {
 		set := setters[name]
-		if set == nil && v.f.options.Lenient {
+		if set == nil && v.lenient() {
 			continue
 		}
 		if set == nil {
@@ -240,7 +240,7 @@ func (v *view) changeChassis(path string, body object) *answer {
 	var ignored []object
 	err := v.do("change chassis", func(s *world.State, m *world.Machine) error {
 		var refused *answer
-		ignored, refused = apply(body, map[string]setter{"AssetTag": text(&m.AssetTag), "IndicatorLED": oneOf(&m.LED, ledWords...)}, v.f.options.Lenient)
+		ignored, refused = apply(body, map[string]setter{"AssetTag": text(&m.AssetTag), "IndicatorLED": oneOf(&m.LED, ledWords...)}, v.lenient())
 		if refused != nil {
 			return &refusal{refused}
 		}

@@ -161,7 +161,7 @@ func (v *view) serviceRoot(product string, services []string) object {
 	for _, name := range services {
 		o[name] = link(root + "/" + name)
 	}
-	if !v.f.options.Lenient {
+	if !v.lenient() {
 		o["SessionService"], o["AccountService"] = link(root+"/SessionService"), link(root+"/AccountService")
 		o["Links"] = object{"Sessions": link(sessionsPath), "ManagerProvidingService": link(managerPath)}
 	}

@@ -74,7 +74,7 @@ func (v *view) firmwareResource(id string) *resource {
 // taskResource is a task, or its monitor.
 func (v *view) taskResource(id string, monitor bool) *resource {
 	i := slices.IndexFunc(v.m.Tasks, func(t world.Task) bool { return t.ID == id })
-	if i < 0 || v.f.options.Lenient {
+	if i < 0 || v.lenient() {
 		return nil
 	}
 	t := v.m.Tasks[i]
@@ -162,7 +162,7 @@ func (v *view) update(image string, targets []any) *answer {
 	if err != nil {
 		return failed(err)
 	}
-	if v.f.options.Lenient {
+	if v.lenient() {
 		return &answer{status: http.StatusNoContent}
 	}
 	i := slices.IndexFunc(v.m.Tasks, func(t world.Task) bool { return t.ID == id })

@@ -205,7 +205,7 @@ func (v *view) read(body object) *answer {
 // precondition holds If-Match against the resource as it is. A change of a
 // strict BMC's resource must give one.
 func (v *view) precondition(path string, body object, required bool) *answer {
-	if v.f.options.Lenient {
+	if v.lenient() {
 		return nil
 	}
 	want := v.r.Header.Get("If-Match")
