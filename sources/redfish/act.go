@@ -216,9 +216,8 @@ func (c *Client) until(ctx context.Context, within, pause time.Duration, look fu
 		if done || ctx.Err() != nil {
 			return done, err
 		}
-		var f *sources.Error
-		if errors.As(err, &f) && (f.Kind == sources.KindForbidden || f.Kind == sources.KindRefused) {
-			return false, err
+		if ClassOf(err) == ClassCredential {
+			return false, err // looking on would lock the account
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -1,8 +1,13 @@
 package redfish
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
@@ -154,5 +159,38 @@ func TestCredentialsAreChosenByTheDevicesName(t *testing.T) {
 	}
 	if l := c.logins().of("xyz"); l.password != "Bx:p:q" {
 		t.Errorf("%+v", l)
+	}
+}
+
+func TestSecretsAreInNoErrorAndNoLog(t *testing.T) {
+	t.Parallel()
+	const canary = "c4n4ry-p4ssw0rd"
+	var logged bytes.Buffer
+	m := newMachine(t, object(t, tray))
+	m.password = canary
+	for name, c := range map[string]struct {
+		secret string
+		rule   answerRule
+	}{
+		"accepted":    {"admin:" + canary, answerRule{path: "none"}},
+		"refused":     {"other:" + canary, answerRule{path: "none"}},
+		"malformed":   {canary, answerRule{path: "none"}},
+		"a bad reset": {"admin:" + canary, answerRule{method: "POST", path: "Reset$", status: 400, times: 1}},
+		"a lost one":  {"admin:" + canary, answerRule{method: "POST", path: "Reset$", drop: "before", times: 1}},
+	} {
+		m.rule(c.rule)
+		client, target := m.client(t, facts.DeviceClassGpuCompute, func(config *Config) {
+			config.Secret = func(string) (string, error) { return c.secret, nil }
+		})
+		client.log = hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, Output: &logged})
+		record := poll(t, client)
+		_, err := client.Reset(t.Context(), target, quick(Reset{Types: []string{"On"}, Want: PowerOn, Within: 100 * time.Millisecond}))
+		said := fmt.Sprintf("%+v %+v %v", record, record.BMC, err)
+		if strings.Contains(said, canary) || strings.Contains(logged.String(), canary) {
+			t.Errorf("%s: %s\n%s", name, said, logged.String())
+		}
+	}
+	if logged.Len() == 0 {
+		t.Error("nothing was logged")
 	}
 }

@@ -203,7 +203,6 @@ func (s *scan) shelf(ctx context.Context) {
 	s.shelfPower(power, outlets, units)
 	s.f.ChassisHealth = s.settle("chassis_health", health)
 	s.f.PowerSupplies = s.settle("power_supplies", supplies)
-	s.thermal(ctx)
 }
 
 // shelfChassis gives the chassis that are the shelf.

@@ -108,6 +108,7 @@ func (s *scan) run(ctx context.Context) {
 	}
 	if s.target.Class == facts.DeviceClassPowershelf {
 		s.shelf(ctx)
+		s.thermal(ctx)
 		s.firmware(ctx)
 		return
 	}

@@ -294,13 +294,14 @@ func TestPartsThatFailCostTheirOwnFacts(t *testing.T) {
 		"no inventory":          {answerRule{path: "FirmwareInventory$", status: 404}, nil, nil},
 		"404 until asked again": {answerRule{path: "Storage$", status: 404, times: 1}, nil, nil},
 		"cut once":              {answerRule{path: "Storage$", drop: "before", times: 1}, nil, nil},
+		"beyond all bounds":     {answerRule{path: "Storage$", status: 200, body: `{"Members": "` + strings.Repeat("x", 100<<10) + `"}`}, []string{"storage"}, nil},
 		"redirected away":       {answerRule{path: "Storage$", status: 307, header: map[string]string{"Location": "https://127.0.0.9/x"}}, []string{"storage"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, object(t, tray))
 			m.rule(c.rule)
-			client, _ := m.client(t, facts.DeviceClassGpuCompute, func(c *Config) { c.RequestTimeout = time.Second })
+			client, _ := m.client(t, facts.DeviceClassGpuCompute, func(c *Config) { c.RequestTimeout, c.BodyLimit = time.Second, 64<<10 })
 			got := answeredFacts(t, client)
 			if got.PowerState.String() != "Off" || got.Memory != facts.RedfishHealthOK || got.Refusal != 0 {
 				t.Errorf("%+v", got)
