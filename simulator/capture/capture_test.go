@@ -402,6 +402,37 @@ func TestACrawlGivesUp(t *testing.T) {
 	}
 }
 
+// What was read before a bound is given, and that it is not the whole.
+func TestABoundCutsACrawlShort(t *testing.T) {
+	t.Parallel()
+	_, port := fleet(t)
+	target := "http://" + net.JoinHostPort("127.1.1.9", port)
+	outcome, err := capture.Crawl(t.Context(), target, capture.Options{User: "admin", Password: "simulator-0", Resources: 9})
+	if err != nil || outcome.Whole || len(outcome.Tree) != 9 {
+		t.Errorf("a bound on resources: %+v, %v", outcome, err)
+	}
+	outcome, err = capture.Crawl(t.Context(), target, capture.Options{User: "admin", Password: "simulator-0", Bytes: 3000})
+	if err != nil || outcome.Whole || len(outcome.Tree) < 2 || len(outcome.Tree) > 9 {
+		t.Errorf("a bound on bytes: %+v, %v", outcome, err)
+	}
+	first := true
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !first {
+			<-r.Context().Done()
+			return
+		}
+		first = false
+		_, _ = w.Write([]byte(`{"v1":"/redfish/v1/"}`))
+	}))
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	outcome, err = capture.Crawl(ctx, server.URL, capture.Options{})
+	if err != nil || outcome.Whole || len(outcome.Tree) != 1 {
+		t.Errorf("a deadline: %+v, %v", outcome, err)
+	}
+}
+
 // Both forms of a file are read, and a file that is there is not overwritten.
 func TestFiles(t *testing.T) {
 	t.Parallel()

@@ -89,7 +89,8 @@ type crawler struct {
 }
 
 // Crawl reads the Redfish service at a URL such as https://10.0.0.5, one request
-// at a time, following the links that it gives on the same host.
+// at a time, following the links that it gives on the same host. At ctx's
+// deadline it gives what it has.
 func Crawl(ctx context.Context, target string, o Options) (*Outcome, error) {
 	base, err := url.Parse(target)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" || base.User != nil {
@@ -112,7 +113,12 @@ func Crawl(ctx context.Context, target string, o Options) (*Outcome, error) {
 		}
 		next := c.queue[0]
 		c.queue = c.queue[1:]
-		if err := c.visit(ctx, next); err != nil {
+		err := c.visit(ctx, next)
+		if errors.Is(err, context.DeadlineExceeded) && len(c.outcome.Tree) > 0 {
+			c.outcome.Whole = false // what there is, is worth having
+			break
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
