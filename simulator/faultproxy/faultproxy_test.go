@@ -128,7 +128,8 @@ func TestAListingOfAnySystemIsEmptied(t *testing.T) {
 		`{"count":3,"next":"http://x/?offset=1","previous":null,"results":[{"id":1}]}`: `{"count":0,"next":null,"previous":null,"results":[]}`,
 		`{"Members":[{"a":1}],"Members@odata.count":1,"Name":"x"}`:                     `{"Members":[],"Members@odata.count":0,"Name":"x"}`,
 		`{"nodes":[1],"errors":[{"error":"x"}],"warnings":[]}`:                         `{"errors":[{"error":"x"}],"nodes":[],"warnings":[]}`,
-		`no json`: `no json`,
+		`{"uuid":"a","traits":["CUSTOM_X"]}`:                                           `{"uuid":"a","traits":["CUSTOM_X"]}`, // one thing by itself
+		`no json`:                                                                      `no json`,
 	} {
 		var rules faultproxy.Rules
 		if _, err := rules.Add(faultproxy.Rule{Kind: faultproxy.Empty}); err != nil {

@@ -9,11 +9,17 @@ import (
 	"time"
 )
 
-// top takes a body's object apart; nil where it is none.
+// top takes a listing apart; nil where a body is none. One thing by itself is
+// told from a listing by its own identity.
 func top(body []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
 		return nil
+	}
+	for _, identity := range []string{"uuid", "id", "Id"} {
+		if _, has := fields[identity]; has {
+			return nil
+		}
 	}
 	return fields
 }
@@ -72,6 +78,9 @@ func withLists(body, other []byte) []byte {
 // looped makes a listing's page lead to itself.
 func looped(body []byte, here string) []byte {
 	fields := top(body)
+	if fields == nil {
+		return body
+	}
 	if _, redfish := fields["Members"]; redfish {
 		fields["Members@odata.nextLink"] = fields["@odata.id"]
 		return encode(fields)
