@@ -228,7 +228,8 @@ except OSError as err:
 
 rm -f "$pidfile"
 cd "$dir"
-setsid nohup env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY \
+# A bundle of authorities in the environment would outrank a node's redfish_verify_ca.
+setsid nohup env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u REQUESTS_CA_BUNDLE -u CURL_CA_BUNDLE \
   "$python" -c 'import sys; sys.argv[0] = "ironic"; from ironic.cmd.singleprocess import main; main()' \
   --config-file "$dir/ironic.conf" --config-dir "$dir/conf.d" </dev/null >"$dir/ironic.out" 2>&1 &
 pid=$!

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -200,9 +201,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
+// tail gives the last lines, those about our own questions left out.
 func (b *lockedBuffer) tail(lines int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := strings.Split(strings.TrimSpace(b.text.String()), "\n")
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(b.text.String()), "\n"), func(line string) bool {
+		return strings.Contains(line, "muster.api: request:") && strings.Contains(line, "status=200")
+	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -32,6 +32,7 @@ type realIronic struct {
 	*ironictest.Ironic
 	dir string
 	url string
+	env []string // of ironic-up.sh
 }
 
 // realSlurm is one SLURM cluster of our own.
@@ -83,9 +84,9 @@ func script(t testing.TB, timeout time.Duration, env []string, name string, args
 	return string(text)
 }
 
-func startIronic(t *testing.T) *realIronic {
+func startIronic(t *testing.T, env ...string) *realIronic {
 	t.Helper()
-	r := &realIronic{dir: peerDir(t, "ironic")}
+	r := &realIronic{dir: peerDir(t, "ironic"), env: env}
 	t.Cleanup(func() { script(t, operatePeer, nil, "ironic-down.sh", r.dir) })
 	r.start(t)
 	var err error
@@ -97,7 +98,7 @@ func startIronic(t *testing.T) *realIronic {
 
 func (r *realIronic) start(t *testing.T) {
 	t.Helper()
-	out := strings.Fields(script(t, startPeer, nil, "ironic-up.sh", r.dir, ironicPort))
+	out := strings.Fields(script(t, startPeer, r.env, "ironic-up.sh", r.dir, ironicPort))
 	r.url = out[len(out)-1]
 }
 

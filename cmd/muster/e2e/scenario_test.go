@@ -29,6 +29,14 @@ type device struct {
 	Rung              *string `json:"rung"`
 	StatusFresh       bool    `json:"status_fresh"`
 	InfrastructureRef *string `json:"infrastructure_ref"`
+	HealthStatus      string  `json:"health_status"`
+	BMCAddress        *string `json:"bmc_address"`
+	Serial            *string `json:"serial"`
+	Rack              *string `json:"rack"`
+	DeviceClass       string  `json:"device_class"`
+	InventoryStatus   string  `json:"inventory_status"`
+	AbsentSince       *string `json:"absent_since"`
+	CustomerReady     bool    `json:"customer_ready"`
 	Decisive          []struct {
 		Type   string
 		Status string
