@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 )
 
@@ -15,12 +16,11 @@ const (
 
 // seed makes the fleet of a shape.
 func seed(s *State, shape Shape) {
-	r := rand.New(rand.NewPCG(shape.Seed, 0x6d7573746572))
 	for i := 1; i <= shape.Sites; i++ {
 		site := newSite(i)
 		s.Sites.Put(site.Name, site)
 		for rack := 1; rack <= shape.Racks; rack++ {
-			s.seedRack(r, site, rack)
+			s.seedRack(shape.Seed, site, rack)
 		}
 	}
 }
@@ -54,7 +54,17 @@ func projectID(name string, site int) string {
 	return fmt.Sprintf("%016x%016x", r.Uint64(), r.Uint64())
 }
 
-func (s *State) seedRack(r *rand.Rand, site *Site, number int) {
+// stream gives the random numbers of one aspect of one machine: what is drawn for
+// another one, or by another build for another aspect, does not move them.
+func stream(seed uint64, words ...string) *rand.Rand {
+	h := fnv.New64a()
+	for _, word := range words {
+		_, _ = h.Write([]byte(word + "\x00")) // a hash takes everything
+	}
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+func (s *State) seedRack(seed uint64, site *Site, number int) {
 	rack := &Rack{Name: fmt.Sprintf("%s-r%02d", site.Name, number), Site: site.Name}
 	s.Racks.Put(Key(site.Name, rack.Name), rack)
 	unit := 1
@@ -68,8 +78,10 @@ func (s *State) seedRack(r *rand.Rand, site *Site, number int) {
 		{"s", ClassSwitch, "NVIDIA", "SN2201", switches},
 	} {
 		for n := 1; n <= part.count; n++ {
+			name := fmt.Sprintf("%s-%s%02d", rack.Name, part.letter, n)
+			r := stream(seed, name, "identity")
 			m := &Machine{
-				Name: fmt.Sprintf("%s-%s%02d", rack.Name, part.letter, n), Site: site.Name, Rack: rack.Name, Position: unit, Class: part.class,
+				Name: name, Site: site.Name, Rack: rack.Name, Position: unit, Class: part.class,
 				UUID: newUUID(r), Serial: serial(r), Vendor: part.vendor, Model: part.model, MAC: mac(r), On: true,
 				Health: map[string]string{}, Firmware: map[string]string{},
 			}
@@ -77,18 +89,19 @@ func (s *State) seedRack(r *rand.Rand, site *Site, number int) {
 				m.Address = fmt.Sprintf("127.%d.%d.%d", site.Index, number, unit)
 			}
 			unit++
-			s.seedMachine(r, site, m)
+			s.seedMachine(seed, site, m)
 		}
 	}
 }
 
 // seedMachine gives one machine its hardware and its place in every system.
-func (s *State) seedMachine(r *rand.Rand, site *Site, m *Machine) {
-	s.seedHardware(r, m)
-	use := s.seedUse(r, site, m)
-	s.seedNode(r, site, m, use)
-	s.seedSlurm(r, site, m, use)
-	s.seedDevice(r, site, m, use)
+func (s *State) seedMachine(seed uint64, site *Site, m *Machine) {
+	of := func(aspect string) *rand.Rand { return stream(seed, m.Name, aspect) }
+	s.seedHardware(of("hardware"), m)
+	use := s.seedUse(of("use"), site, m)
+	s.seedNode(of("node"), site, m, use)
+	s.seedSlurm(of("slurm"), site, m, use)
+	s.seedDevice(of("device"), site, m, use)
 	s.Machines.Put(m.Key(), m)
 }
 
