@@ -31,6 +31,7 @@ type Versions struct {
 	Muster   int    `json:"muster"`   // arrangement of the directory, see Layout
 	Schema   int    `json:"schema"`   // newest migration of the database
 	Postgres string `json:"postgres"` // as in Binaries.Version; empty = another's server
+	Temporal string `json:"temporal"` // as TemporalSchema; empty = another's server
 }
 
 // Running is how others reach the owner of a data directory.
@@ -152,6 +153,9 @@ func (d *DataDir) record(build Versions) error {
 		if build.Postgres == "" {
 			build.Postgres = have.Postgres
 		}
+		if build.Temporal == "" {
+			build.Temporal = have.Temporal
+		}
 	}
 	if have == build {
 		return nil
@@ -172,6 +176,8 @@ func unreadable(have, build Versions) string {
 		return fmt.Sprintf("its database was made by PostgreSQL %s, the programs found are version %s:"+
 			" install PostgreSQL %s or name its programs with --postgres-bin, convert the data with pg_upgrade, %s",
 			have.Postgres, build.Postgres, major(have.Postgres), fresh)
+	case have.Temporal != "" && build.Temporal != "" && have.Temporal != build.Temporal:
+		return fmt.Sprintf("its Temporal has schema %s, this muster's has %s: run the muster that wrote it, %s", have.Temporal, build.Temporal, fresh)
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var build = Versions{Muster: Layout, Schema: 3, Postgres: "15.18"}
+var build = Versions{Muster: Layout, Schema: 3, Postgres: "15.18", Temporal: "0.11/0.1"}
 
 func TestDataDirRecordsAndRefusesVersions(t *testing.T) {
 	t.Parallel()
@@ -28,6 +28,7 @@ func TestDataDirRecordsAndRefusesVersions(t *testing.T) {
 		{"other layout", `{"muster":2,"schema":3,"postgres":"15.18"}`, "version 2, this muster reads version 1", Versions{}},
 		{"older PostgreSQL", `{"muster":1,"schema":3,"postgres":"9.6.1"}`, "PostgreSQL 9.6.1, the programs found are version 15.18", Versions{}},
 		{"newer PostgreSQL", `{"muster":1,"schema":3,"postgres":"19beta1"}`, "install PostgreSQL 19 ", Versions{}},
+		{"other Temporal", `{"muster":1,"schema":3,"postgres":"15.18","temporal":"0.9/0.1"}`, "Temporal has schema 0.9/0.1, this muster's has 0.11/0.1", Versions{}},
 		{"damaged", `{"muster":`, "damaged", Versions{}},
 	}
 	for _, tt := range tests {
@@ -68,8 +69,8 @@ func TestDataDirRecordsAndRefusesVersions(t *testing.T) {
 func TestForeignServerKeepsTheRecordOfOurs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, postgres := range []string{"15.18", ""} {
-		d, err := OpenDataDir(dir, Versions{Muster: Layout, Schema: 1, Postgres: postgres})
+	for _, brought := range []Versions{{Postgres: "15.18", Temporal: "0.11/0.1"}, {}} {
+		d, err := OpenDataDir(dir, Versions{Muster: Layout, Schema: 1, Postgres: brought.Postgres, Temporal: brought.Temporal})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +78,8 @@ func TestForeignServerKeepsTheRecordOfOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := readVersions(dir); err != nil || got.Postgres != "15.18" {
-		t.Errorf("recorded %+v, %v: the cluster in the directory is forgotten", got, err)
+	if got, err := readVersions(dir); err != nil || got.Postgres != "15.18" || got.Temporal != "0.11/0.1" {
+		t.Errorf("recorded %+v, %v: what is in the directory is forgotten", got, err)
 	}
 }
 

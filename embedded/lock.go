@@ -12,7 +12,7 @@ import (
 var ErrInUse = errors.New("in use by another process")
 
 // ErrUnsupported is wrapped by every start on a system other than Linux.
-var ErrUnsupported = errors.New("embedded servers run on Linux only: give --postgres-url instead")
+var ErrUnsupported = errors.New("embedded servers run on Linux only: give --postgres-url and --temporal-address instead")
 
 // lockAttempts bounds the race with a directory that is moved aside while its
 // lock is being taken.

@@ -32,6 +32,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if dir := os.Getenv(temporalEnv); dir != "" {
+		if err := ownTemporal(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	// An operator's settings, none of which may reach a private server.
 	for name, value := range map[string]string{"PGPORT": "1", "PGDATA": "/nonexistent", "LC_ALL": "xx_XX", "TZ": "Asia/Tokyo"} {
 		if err := os.Setenv(name, value); err != nil {
@@ -190,8 +197,14 @@ type ownerProcess struct {
 // startOwner runs a program, which is this test binary or runs it, as owner.
 func startOwner(t *testing.T, dir string, as *account, program ...string) *ownerProcess {
 	t.Helper()
+	return startOwnerOf(t, childEnv, dir, as, program...)
+}
+
+// startOwnerOf is startOwner for the owner that a variable asks for.
+func startOwnerOf(t *testing.T, variable, dir string, as *account, program ...string) *ownerProcess {
+	t.Helper()
 	cmd := exec.Command(program[0], program[1:]...)
-	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Env = append(os.Environ(), variable+"="+dir)
 	cmd.Stderr, cmd.Dir = os.Stderr, "/"
 	cmd.SysProcAttr = childAttributes(as, syscall.SIGKILL)
 	stdin, err := cmd.StdinPipe() // its end ends the owner

@@ -18,3 +18,9 @@ func childAttributes(*account, syscall.Signal) *syscall.SysProcAttr { return nil
 func owner(os.FileInfo) (uid, gid uint32, known bool) { return 0, 0, false }
 
 func workingIn(string) (pids []int, sure bool, err error) { return nil, false, ErrUnsupported }
+
+type heldPort struct{ number int }
+
+func holdPort(int) (*heldPort, error) { return nil, ErrUnsupported }
+
+func (*heldPort) release() error { return nil }
