@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/musterhq/muster/engine"
@@ -22,6 +23,7 @@ type Config struct {
 	Listen          string         `json:"listen"`
 	TLS             *TLS           `json:"tls,omitempty"`
 	Auth            Auth           `json:"auth"`
+	Temporal        *Temporal      `json:"temporal,omitempty"`
 	Log             Log            `json:"log"`
 	Policies        string         `json:"policies,omitempty"`
 	Sites           []string       `json:"sites"`
@@ -54,6 +56,22 @@ type OIDC struct {
 	Audience   string   `json:"audience"`
 	ScopeClaim string   `json:"scope_claim"`
 	Algorithms []string `json:"algorithms"`
+}
+
+// Temporal says where workflows run. APIKey is a reference: file:PATH, env:NAME.
+type Temporal struct {
+	Address         string       `json:"address"`
+	Namespace       string       `json:"namespace"`
+	TLS             *TemporalTLS `json:"tls,omitempty"`
+	APIKey          string       `json:"api_key,omitempty"`
+	TaskQueuePrefix string       `json:"task_queue_prefix"`
+}
+
+// TemporalTLS names files; all may be empty.
+type TemporalTLS struct {
+	CA          string `json:"ca,omitempty"`
+	Certificate string `json:"certificate,omitempty"`
+	Key         string `json:"key,omitempty"`
 }
 
 // Log says what is logged and in which form.
@@ -129,12 +147,29 @@ func Load(in Input) (Resolved, error) {
 		if name != in.File && in.File != "" {
 			err = placed(in, written, err)
 		}
+		err = hidden(document, err)
 		return r, fmt.Errorf("%w\nschema/config.cue lists the keys; each is also a variable: database.url is %s", err, Variable("database.url"))
 	}
 	if in.File != "" {
 		r.Config.relativeTo(filepath.Dir(in.File), r.Origins)
 	}
 	return r, nil
+}
+
+// hidden takes out of an error what stands where a secret's place should be told:
+// it may be the secret.
+func hidden(document map[string]any, err error) error {
+	text := err.Error()
+	for _, key := range [][2]string{{"database", "url"}, {"temporal", "api_key"}} {
+		group, ok := document[key[0]].(map[string]any)
+		if value, is := group[key[1]].(string); ok && is && value != "" {
+			text = strings.ReplaceAll(text, strconv.Quote(value), `"xxxxx"`)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
 }
 
 // placed finds the errors that the file has by itself, which can be told with
@@ -191,6 +226,11 @@ func (c *Config) relativeTo(dir string, origins map[string]Origin) {
 	if c.TLS != nil {
 		fix("tls.certificate", &c.TLS.Certificate)
 		fix("tls.key", &c.TLS.Key)
+	}
+	if c.Temporal != nil && c.Temporal.TLS != nil {
+		fix("temporal.tls.ca", &c.Temporal.TLS.CA)
+		fix("temporal.tls.certificate", &c.Temporal.TLS.Certificate)
+		fix("temporal.tls.key", &c.Temporal.TLS.Key)
 	}
 }
 

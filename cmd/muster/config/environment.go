@@ -20,7 +20,7 @@ const prefix = "MUSTER_"
 // others are variables of ours that are no keys of a configuration: what the
 // commands and the tests read. A trailing _ stands for all that begin so.
 var others = []string{
-	"MUSTER_CONFIG", "MUSTER_URL", "MUSTER_TOKEN", "MUSTER_DATA_DIR", "MUSTER_SANDBOX", "MUSTER_PEER_", "MUSTER_TEST_", "MUSTER_PROPERTY_", "MUSTER_EMBEDDED_",
+	"MUSTER_CONFIG", "MUSTER_URL", "MUSTER_TOKEN", "MUSTER_DATA_DIR", "MUSTER_SANDBOX", "MUSTER_PEER_", "MUSTER_TEST_", "MUSTER_PROPERTY_", "MUSTER_EMBEDDED_", "MUSTER_TEMPORAL_BIN",
 }
 
 // Variable names the variable that overrides a key.
