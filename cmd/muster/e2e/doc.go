@@ -1,5 +1,7 @@
-// Package e2e holds the end-to-end tests: the built binary, an embedded
-// PostgreSQL, a real Ironic and a real SLURM, driven as an operator drives
-// them. They need MUSTER_PEERS=1 (`make test-peers`), since they start the
-// peers by the scripts of testdata/peers.
+// Package e2e holds the end-to-end tests: the built binary with its embedded
+// PostgreSQL on real systems, driven as an operator drives them: Ironic with
+// SLURM, with Placement, on BMCs that muster reads too, and below a NetBox. They
+// need MUSTER_PEERS=1 (`make test-peers`), since they start the Ironics and
+// SLURMs that they kill by the scripts of testdata/peers; the others are those
+// that MUSTER_PEER_* name.
 package e2e

@@ -33,14 +33,38 @@ type muster struct {
 	token  string
 }
 
-// build makes the binary once.
+// The binary that every test runs, made by the first that wants it.
+var (
+	folder string
+	made   = sync.OnceValues(func() (string, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		binary := filepath.Join(folder, "muster")
+		out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/musterhq/muster/cmd/muster").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+		return binary, err
+	})
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if folder, err = os.MkdirTemp("", "muster-e2e-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	return m.Run()
+}
+
 func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "muster")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/musterhq/muster/cmd/muster").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	binary, err := made()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
