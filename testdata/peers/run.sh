@@ -8,17 +8,21 @@
 #   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
 #                     (24.11), slurm-forky (26.05), netbox (4.7), redfish (sushy-tools), redfish-validator
-#                     (DMTF's, run on the simulator); default all but slurm-forky
+#                     (DMTF's, run on the simulator); default all
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
 #   MUSTER_PEER_REDFISH_TREES   a directory of captured trees of BMCs, NAME.json.gz; passed on
-#   PEER_PACKAGES     the packages to test (default the adapters and the end-to-end scenario)
+#   PEER_PACKAGES     the packages to test (default the adapters, then the end-to-end tests)
+#
+# It prints each package's result, each skip with its reason, and what failed; with
+# -v everything.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
-peers=${PEERS:-ironic ironic-basic ironic-keystone placement slurm-bookworm slurm-trixie netbox redfish redfish-validator}
+# The slow ones first.
+peers=${PEERS:-netbox ironic-keystone slurm-trixie slurm-bookworm slurm-forky redfish-validator ironic ironic-basic placement redfish}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
 export REDFISH_VENV=${REDFISH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/sushy-tools}
@@ -27,9 +31,11 @@ chmod 755 "$work"                          # its daemons run as users of their o
 
 say() { printf 'peers: %s\n' "$*" >&2; }
 
+building=
 stop() {
   local code=$? name
   trap - EXIT INT TERM
+  [ -z "$building" ] || kill "$building" 2>/dev/null || true
   for name in $peers; do
     case $name in
       slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
@@ -64,7 +70,7 @@ block() {
   say "no $1 free ports in a row"
   return 1
 }
-next=$(block 160)
+next=$(block 192)
 
 mkdir -p "$SLURM_ROOTS"
 
@@ -91,25 +97,53 @@ up() {
   esac
 }
 
-# The first of the Ironics starts alone: it installs what the others share. The
-# rest starts side by side, each in ports of its own.
 say "starting $peers"
-declare -A pid
-alone=1
+declare -A pid port
 for name in $peers; do
-  first=$next
+  port[$name]=$next
   next=$((next + 16))
-  if [ -n "$alone" ] && [[ $name == ironic* ]]; then
-    up "$name" "$first" "$((first + 1))"
-    alone=
-    continue
-  fi
-  up "$name" "$first" "$((first + 1))" 2>"$work/$name.err" &
+done
+
+# begin NAME: starts a peer beside the others, and says how long it took.
+begin() {
+  local name=$1
+  (
+    began=$SECONDS
+    up "$name" "${port[$name]}" "$((port[$name] + 1))" 2>"$work/$name.err"
+    say "$name is up after $((SECONDS - began)) s"
+  ) &
   pid[$name]=$!
+}
+
+# ready NAME: waits for it.
+ready() {
+  wait "${pid[$1]}" || { say "$1 did not start:"; tail -n 30 "$work/$1.err" >&2; exit 1; }
+}
+
+# On a machine without Ironic's package the first that needs it starts alone: it
+# fetches Debian's lists, which the others read, and installs what they share.
+if ! /usr/bin/python3 -c 'import ironic' 2>/dev/null; then
+  for name in $peers; do
+    [[ $name == ironic* ]] || continue
+    begin "$name"
+    ready "$name"
+    break
+  done
+fi
+for name in $peers; do
+  [ -n "${pid[$name]:-}" ] || begin "$name"
 done
-for name in "${!pid[@]}"; do
-  wait "${pid[$name]}" || { say "$name did not start:"; tail -n 30 "$work/$name.err" >&2; exit 1; }
-done
+
+# The tests are built meanwhile, so that none waits for a compiler later.
+packages=${PEER_PACKAGES:-./sources/... ./simulator/redfish ./simulator/capture ./cmd/muster/e2e/...}
+cd "$root"
+# shellcheck disable=SC2086 # a list of packages
+nice go test -race -count=1 -exec true $packages >"$work/build.log" 2>&1 & # what does not build the tests tell
+building=$!
+for name in $peers; do ready "$name"; done
+wait "$building" || true
+building=
+say "all are up, the tests are built after $SECONDS s"
 
 slurms=()
 for name in $peers; do
@@ -134,10 +168,24 @@ if [ ${#slurms[@]} -gt 0 ]; then
   export MUSTER_PEER_SLURM
 fi
 export MUSTER_PEERS=1
-say "all are up; $(env | grep -c '^MUSTER_PEER') variables name them"
 
-cd "$root"
-# -p 1: the end-to-end scenario kills and restarts peers of its own and wants the
-# machine for itself.
-# shellcheck disable=SC2086 # a list of packages
-go test -race -count=1 -p 1 -timeout 20m "$@" ${PEER_PACKAGES:-./sources/... ./simulator/redfish ./simulator/capture ./cmd/muster/e2e/...}
+# tests PACKAGE…: runs them and shows the part of what they say that matters.
+tests() {
+  local show=(awk -f "$here/report.awk") flag
+  for flag in "${flags[@]}"; do
+    [[ $flag != -v ]] || show=(cat)
+  done
+  go test -race -count=1 -timeout 20m -v "${flags[@]}" "$@" 2>&1 | "${show[@]}"
+}
+flags=("$@")
+code=0
+if [ -n "${PEER_PACKAGES:-}" ]; then
+  # shellcheck disable=SC2086 # a list of packages
+  tests -p 1 $PEER_PACKAGES || code=1
+else
+  tests ./sources/... ./simulator/redfish ./simulator/capture || code=1
+  # Alone: it kills and restarts peers of its own.
+  tests -p 1 ./cmd/muster/e2e/... || code=1
+fi
+say "ended after $SECONDS s"
+exit "$code"
