@@ -179,7 +179,7 @@ func (d *development) fleetKilled(t *testing.T) {
 
 func (d *development) otherSize(t *testing.T) {
 	_, errs, code := d.run(t, "dev", "--racks", "2")
-	if code != exitUsage || !strings.Contains(errs, "4 sites with 1 racks") || !strings.Contains(errs, "--fresh") {
+	if code != exitUsage || !strings.Contains(errs, "--sites 4 --racks 1") || !strings.Contains(errs, "--fresh") {
 		t.Errorf("exit code %d, it says %s", code, errs)
 	}
 }

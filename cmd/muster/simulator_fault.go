@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func (a *app) simulatorFaultCommand() *cobra.Command {
 	c.Flags().StringVar(&f.Site, "site", "", "of this site alone")
 	c.Flags().StringVar(&f.Face, "face", "", "of this system alone: ironic, keystone, placement, nova, slurm, netbox, redfish")
 	c.Flags().StringVar(&f.Method, "method", "", "requests with this method alone")
-	c.Flags().StringVar(&f.Path, "path", "", "requests whose path has this in it alone")
+	c.Flags().StringVar(&f.Path, "path", "", "requests whose path has this in it alone, or with a $ at its end, ends so")
 	c.Flags().IntVar(&f.Code, "code", 0, "the status of status (default 503)")
 	c.Flags().DurationVar(&f.RetryAfter, "retry-after", 0, "what status says of a later try")
 	c.Flags().DurationVar(&f.For, "for", 0, "how long delay, stall, skew, drip, bmc-slow and bmc-not-ready are")
@@ -58,8 +59,8 @@ func (a *app) simulatorFaultCommand() *cobra.Command {
 		}
 		if f.Kind = faultproxy.Kind(args[0]); len(args) == 2 {
 			f.Device = args[1]
-		} else if isMachineFault(args[0]) {
-			return usage("%s is of a machine: name it", args[0])
+		} else if isNamed(args[0]) {
+			return usage("%s is of a machine or a site: name it", args[0])
 		}
 		done, err := client.Fault(c.Context(), f)
 		if err != nil {
@@ -78,24 +79,25 @@ func (a *app) simulatorFaultCommand() *cobra.Command {
 	return c
 }
 
-func isMachineFault(kind string) bool {
-	for _, m := range control.Machines() {
-		if m.Kind == kind {
-			return true
-		}
-	}
-	return false
+// isNamed tells whether a fault is of a machine or a site, which is named.
+func isNamed(kind string) bool {
+	return slices.ContainsFunc(control.Machines(), func(m control.Machine) bool { return m.Kind == kind }) ||
+		slices.ContainsFunc(control.Sites(), func(s control.Site) bool { return s.Kind == kind })
 }
 
 func faultHelp() string {
 	var b strings.Builder
 	b.WriteString("Fault makes a system of the simulated fleet answer wrongly, or something become\nof one of its machines.\n\nOf systems, until they are cleared or the simulator ends:\n")
 	for _, k := range faultproxy.Kinds() {
-		fmt.Fprintf(&b, "  %-14s %s\n", k, faultproxy.Meaning(k))
+		fmt.Fprintf(&b, "  %-15s %s\n", k, faultproxy.Meaning(k))
 	}
 	b.WriteString("\nOf a DEVICE, for good:\n")
 	for _, m := range control.Machines() {
-		fmt.Fprintf(&b, "  %-14s %s\n", m.Kind, m.Meaning)
+		fmt.Fprintf(&b, "  %-15s %s\n", m.Kind, m.Meaning)
+	}
+	b.WriteString("\nOf a site, which is named in the place of DEVICE, for good:\n")
+	for _, s := range control.Sites() {
+		fmt.Fprintf(&b, "  %-15s %s\n", s.Kind, s.Meaning)
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

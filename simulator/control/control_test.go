@@ -121,6 +121,28 @@ func TestWhatBecomesOfANode(t *testing.T) {
 	}
 }
 
+// A site's controller ends and starts again; a machine has none.
+func TestWhatBecomesOfASite(t *testing.T) {
+	t.Parallel()
+	c, w, _, _ := command(t)
+	for _, one := range []struct {
+		kind       string
+		down, hung bool
+	}{{"slurmctld-down", true, false}, {"slurmctld-hangs", false, true}, {"slurmctld-up", false, false}} {
+		if _, err := c.Fault(t.Context(), control.Fault{Rule: faultproxy.Rule{Kind: faultproxy.Kind(one.kind)}, Device: "sim1"}); err != nil {
+			t.Fatal(err)
+		}
+		w.Read(func(s *world.State) {
+			if is := s.SlurmClusterOf("sim1"); is.Down != one.down || is.Hung != one.hung {
+				t.Errorf("after %s it is %+v", one.kind, is)
+			}
+		})
+	}
+	if _, err := c.Fault(t.Context(), control.Fault{Rule: faultproxy.Rule{Kind: "slurmctld-down"}, Device: tray}); err == nil {
+		t.Error("a tray has a slurmctld")
+	}
+}
+
 // What cannot be is refused and leaves nothing.
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()

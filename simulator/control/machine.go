@@ -72,7 +72,7 @@ func fails(work string) func(*world.State, *world.Machine, *Fault) error {
 	return func(s *world.State, m *world.Machine, _ *Fault) error {
 		n := s.Nodes.Edit(world.Key(m.Site, m.Node))
 		if m.Node == "" || n == nil {
-			return fmt.Errorf("Ironic does not know %s", m.Name)
+			return fmt.Errorf("no node of Ironic drives %s", m.Name)
 		}
 		n.Fails = work
 		s.Nodes.Put(n.Key(), n)
@@ -103,7 +103,7 @@ func slurmState(state string) func(*world.State, *world.Machine, *Fault) error {
 	}
 }
 
-func notInSlurm(m *world.Machine) error { return fmt.Errorf("SLURM does not know %s", m.Name) }
+func notInSlurm(m *world.Machine) error { return fmt.Errorf("no node of SLURM is %s", m.Name) }
 
 func or(d, other time.Duration) time.Duration {
 	if d > 0 {
@@ -128,8 +128,39 @@ func health(s *world.State, m *world.Machine, f *Fault) error {
 	return nil
 }
 
+// Site is something that can become of a system of a site.
+type Site struct {
+	Kind    string
+	Meaning string
+	apply   func(s *world.State, site string)
+}
+
+// Sites are all that can become of a site, which the field device then names.
+func Sites() []Site {
+	return []Site{
+		{"slurmctld-down", "its slurmctld ends", func(s *world.State, site string) { s.SlurmController(site, true, false) }},
+		{"slurmctld-hangs", "its slurmctld answers no more", func(s *world.State, site string) { s.SlurmController(site, false, true) }},
+		{"slurmctld-up", "its slurmctld starts: nodes are UNKNOWN for seconds", func(s *world.State, site string) { s.SlurmController(site, false, false) }},
+	}
+}
+
+// strikeSite lets a fault become of its site.
+func (c control) strikeSite(f *Fault, apply func(*world.State, string)) error {
+	return c.World.Do(world.Effect{Face: world.FaceControl, Site: f.Device, Op: string(f.Kind), Subject: f.Device}, func(s *world.State) error {
+		site := s.Sites.Get(f.Device)
+		if site == nil || !site.Slurm {
+			return fmt.Errorf("no simulated site with a SLURM is called %s", f.Device)
+		}
+		apply(s, f.Device)
+		return nil
+	})
+}
+
 // strike lets a fault become of its machine.
 func (c control) strike(f *Fault) error {
+	if i := slices.IndexFunc(Sites(), func(s Site) bool { return s.Kind == string(f.Kind) }); i >= 0 {
+		return c.strikeSite(f, Sites()[i].apply)
+	}
 	i := slices.IndexFunc(Machines(), func(m Machine) bool { return m.Kind == string(f.Kind) })
 	if i < 0 {
 		var kinds []string

@@ -191,7 +191,7 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("%s holds a simulated fleet of %d sites with %d racks each, and its size is fixed: leave --sites and --racks out, begin anew with --fresh (what is there is moved aside), or give another --data-dir",
+	return fmt.Sprintf("%s holds a simulated fleet of --sites %d --racks %d, and its size is fixed: leave both out, begin anew with --fresh (what is there is moved aside), or give another --data-dir",
 		e.DataDir, e.Held.Sites, e.Held.Racks)
 }
 
