@@ -157,6 +157,8 @@ func TestARuleMeetsWhatItNames(t *testing.T) {
 		{faultproxy.Rule{Site: "sim2"}, 200},
 		{faultproxy.Rule{Method: "POST"}, 200},
 		{faultproxy.Rule{Path: "ports"}, 200},
+		{faultproxy.Rule{Path: "v1/nodes$"}, 503},
+		{faultproxy.Rule{Path: "v1$"}, 200},
 	} {
 		c.rule.Kind = faultproxy.Status
 		var rules faultproxy.Rules

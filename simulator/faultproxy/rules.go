@@ -60,7 +60,7 @@ type Rule struct {
 	Face       string        `json:"face,omitempty"` // ironic, slurm, …: as Wrap was told
 	Site       string        `json:"site,omitempty"`
 	Method     string        `json:"method,omitempty"`
-	Path       string        `json:"path,omitempty"` // a part of the path
+	Path       string        `json:"path,omitempty"` // a part of the path; with a $ at its end, what the path ends with
 	Code       int           `json:"code,omitempty"` // of Status, default 503
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	For        time.Duration `json:"for,omitempty"`   // of Delay, Stall, Skew and Drip, default 30 s
@@ -115,7 +115,14 @@ func names() []string {
 
 func (r *Rule) matches(face, site string, q *http.Request) bool {
 	return (r.Face == "" || r.Face == face) && (r.Site == "" || r.Site == site) &&
-		(r.Method == "" || strings.EqualFold(r.Method, q.Method)) && strings.Contains(q.URL.Path, r.Path)
+		(r.Method == "" || strings.EqualFold(r.Method, q.Method)) && r.at(q.URL.Path)
+}
+
+func (r *Rule) at(path string) bool {
+	if end, whole := strings.CutSuffix(r.Path, "$"); whole {
+		return strings.HasSuffix(path, end)
+	}
+	return strings.Contains(path, r.Path)
 }
 
 // Rules are what is in force. The zero value is good and may be used by many

@@ -117,14 +117,15 @@ func (r *rule) page(next http.Handler, q *http.Request) *answer {
 	if q.Method != http.MethodGet {
 		return record(next, q)
 	}
+	key := q.Host + q.URL.Path // BMCs differ by their hosts alone
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.pages[q.URL.Path]; a != nil {
+	if a := r.pages[key]; a != nil {
 		return a
 	}
 	a := record(next, q)
 	if a.code == http.StatusOK {
-		r.pages[q.URL.Path] = a
+		r.pages[key] = a
 	}
 	return a
 }
@@ -135,11 +136,12 @@ func (r *rule) repeated(next http.Handler, q *http.Request) *answer {
 	if q.Method != http.MethodGet || a.code != http.StatusOK {
 		return a
 	}
+	key := q.Host + q.URL.Path
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.pages[q.URL.Path]
+	first := r.pages[key]
 	if first == nil {
-		r.pages[q.URL.Path] = a
+		r.pages[key] = a
 		return a
 	}
 	return &answer{header: a.header, code: a.code, body: withLists(a.body, first.body)}
