@@ -225,6 +225,28 @@ func (v *verdict) fail(why string) {
 	}
 }
 
+// failed notes an error of a collection. One that a link names and that is not
+// there has nothing in it.
+func (v *verdict) failed(err error) {
+	if class := ClassOf(err); class != ClassMissing && class != ClassUnable {
+		v.fail(reason(err))
+	}
+}
+
+func (v *verdict) member(m member) {
+	if m.err != nil {
+		v.fail(id(m.uri) + ": " + reason(m.err))
+		return
+	}
+	r := m.doc.health()
+	if r.health == 0 && !r.absent { // older storage says it of its controllers
+		for _, controller := range m.doc.objects("StorageControllers") {
+			v.add(controller.health())
+		}
+	}
+	v.add(r)
+}
+
 // Power states as facts.BMC has them.
 const (
 	PowerOn          = "On"

@@ -27,7 +27,7 @@ func (b *bmc) isHost() bool {
 // services have them all in, else from the subsystem, by its roll-up where it has
 // one.
 func (s *scan) thermal(ctx context.Context) {
-	var v verdict
+	v := verdict{unread: s.blind}
 	for _, m := range s.ours() {
 		switch old, subsystem := m.doc.link("Thermal"), m.doc.link("ThermalSubsystem"); {
 		case old != "":
@@ -73,7 +73,7 @@ func (v *verdict) merge(o verdict) {
 
 // supplies reads the power supplies of the machine.
 func (s *scan) supplies(ctx context.Context) {
-	var v verdict
+	v := verdict{unread: s.blind}
 	for _, m := range s.ours() {
 		found, _ := s.psus(ctx, m.doc)
 		v.merge(found)
@@ -155,7 +155,7 @@ func (s *scan) adapters(ctx context.Context) {
 		}
 	}
 	slices.Sort(uris)
-	var v verdict
+	v := verdict{unread: s.blind}
 	for i, uri := range slices.Compact(uris) {
 		if i == chassisLimit {
 			break
@@ -177,7 +177,9 @@ func (s *scan) shelf(ctx context.Context) {
 		}
 		a, err := s.get(ctx, uri)
 		if err != nil {
-			health.fail(id(uri) + ": " + reason(err))
+			s.blind = id(uri) + ": " + reason(err)
+			health.fail(s.blind)
+			supplies.fail(s.blind)
 			continue
 		}
 		units = append(units, member{uri: uri, doc: a.doc})
@@ -199,6 +201,9 @@ func (s *scan) shelf(ctx context.Context) {
 				outlets.add(m.doc, "PowerState")
 			}
 		}
+	}
+	if len(units) == 0 && s.blind != "" {
+		s.lost("power_state", s.blind)
 	}
 	s.shelfPower(power, outlets, units)
 	s.f.ChassisHealth = s.settle("chassis_health", health)

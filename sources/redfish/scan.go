@@ -54,6 +54,7 @@ type scan struct {
 	baseURI string   // of the HGX baseboard's System, "" where there is none
 	chassis []string // of the collection
 	main    []member // the chassis that stand for the whole
+	blind   string   // why one of main could not be read: what hangs on it is unread too
 }
 
 // refuse notes a refusal of the whole BMC and reports whether the error is one.
@@ -133,10 +134,17 @@ func (s *scan) all(why string) {
 	}
 }
 
+// errEmpty says that a collection which every machine has something in has
+// nothing in it: a BMC that is starting shows it so, and nothing follows from it.
+var errEmpty = errors.New("the collection is empty")
+
 // systems finds the machine among the Systems and reads it. Its error is that
 // of the collection, the first thing that wants a login.
 func (s *scan) systems(ctx context.Context) error {
 	uris, err := s.listed(ctx, s.service("Systems"))
+	if err == nil && len(uris) == 0 && s.isHost() {
+		err = errEmpty
+	}
 	if err != nil {
 		return err
 	}
@@ -174,6 +182,9 @@ func (s *scan) power(state, odd string) {
 
 func (s *scan) chassisList(ctx context.Context) (err error) {
 	s.chassis, err = s.listed(ctx, s.service("Chassis"))
+	if err == nil && len(s.chassis) == 0 {
+		err = errEmpty
+	}
 	return err
 }
 
@@ -219,7 +230,10 @@ func (s *scan) mainChassis(ctx context.Context) {
 			continue
 		}
 		if err != nil {
-			v.fail(id(uri) + ": " + reason(err))
+			why := id(uri) + ": " + reason(err)
+			if v.fail(why); !fits("HGX_*", id(uri)) {
+				s.blind = why
+			}
 			continue
 		}
 		s.main = append(s.main, member{uri: uri, doc: a.doc})
@@ -251,14 +265,18 @@ func (s *scan) ours() []member {
 // computing reads processors, memory and storage of the machine: from the
 // System's own summaries where it rolls their healths up, else from the parts.
 func (s *scan) computing(ctx context.Context) {
+	wantGPUs := s.baseURI == "" && s.target.Class == facts.DeviceClassGpuCompute
 	if s.host == nil {
-		for _, fact := range []string{"processors", "memory", "storage"} {
+		unread := []string{"processors", "memory", "storage"}
+		if wantGPUs {
+			unread = append(unread, "gpus", "fpgas")
+		}
+		for _, fact := range unread {
 			s.lost(fact, "the machine's System was not read")
 		}
 		return
 	}
 	summary := s.host.object("ProcessorSummary").health()
-	wantGPUs := s.baseURI == "" && s.target.Class == facts.DeviceClassGpuCompute
 	if summary.health != 0 && !wantGPUs {
 		s.f.Processors = summary.health
 	} else {
@@ -298,28 +316,6 @@ func (s *scan) collection(ctx context.Context, uri string) verdict {
 	return v
 }
 
-// failed notes an error of a collection. One that a link names and that is not
-// there has nothing in it.
-func (v *verdict) failed(err error) {
-	if class := ClassOf(err); class != ClassMissing && class != ClassUnable {
-		v.fail(reason(err))
-	}
-}
-
-func (v *verdict) member(m member) {
-	if m.err != nil {
-		v.fail(id(m.uri) + ": " + reason(m.err))
-		return
-	}
-	r := m.doc.health()
-	if r.health == 0 && !r.absent { // older storage says it of its controllers
-		for _, controller := range m.doc.objects("StorageControllers") {
-			v.add(controller.health())
-		}
-	}
-	v.add(r)
-}
-
 // processors gathers the healths of a System's processors by what they are.
 func (s *scan) processors(ctx context.Context, uri string) (cpus, gpus, fpgas verdict) {
 	if uri == "" {
@@ -351,7 +347,7 @@ func (s *scan) processors(ctx context.Context, uri string) (cpus, gpus, fpgas ve
 // cards gathers the healths of the GPUs that a machine has as PCIe devices of
 // its chassis only.
 func (s *scan) cards(ctx context.Context) verdict {
-	var v verdict
+	v := verdict{unread: s.blind}
 	for _, m := range s.ours() {
 		uri := m.doc.link("PCIeDevices")
 		if uri == "" {
