@@ -21,11 +21,13 @@ func (a *app) devCommand() *cobra.Command {
 	shape := world.Shape{Sites: unsaid}
 	c := &cobra.Command{
 		Use:   "dev",
-		Short: "Run everything on this machine, with a database of its own",
-		Long: `Dev starts a server with a PostgreSQL of its own on this machine. Everything is
-kept in one directory and is there again at the next start, whatever ended the
-last one. The policies are written out to be edited: what is saved counts from
-the next decision on, what does not load is told and changes nothing.
+		Short: "Run everything on this machine, with servers of its own",
+		Long: `Dev starts a server with a PostgreSQL and a Temporal of its own on this machine.
+Everything is kept in one directory and is there again at the next start,
+whatever ended the last one. Temporal is muster-temporal, beside muster: while it
+is not built yet, all but jobs goes on, and it is started when it appears. The
+policies are written out to be edited: what is saved counts from the next
+decision on, what does not load is told and changes nothing.
 
 Without --facts and --site there is a simulated fleet behind it, a process that
 ends with this one: ` + "`muster simulator`" + ` makes it misbehave. Its size, --sites and
@@ -67,6 +69,7 @@ Sites are applied to an empty database only.`,
 	c.Flags().StringVar(&o.Policies, "policies", "", "folder of policies to watch (default DATA/policies, the shipped ones)")
 	c.Flags().StringVar(&o.PostgresURL, "postgres-url", "", "use this PostgreSQL instead of one of its own")
 	c.Flags().StringVar(&o.PostgresBin, "postgres-bin", "", "folder of PostgreSQL's programs (default: looked for)")
+	c.Flags().StringVar(&o.TemporalAddress, "temporal-address", "", "use this Temporal, HOST:PORT, its namespace muster, instead of one of its own")
 	c.Flags().BoolVar(&o.Fresh, "fresh", false, "begin anew: the data directory is moved aside, nothing is deleted")
 	c.Flags().StringVar(&level, "log-level", "info", "what to log: debug, info, warn, error")
 	c.MarkFlagsMutuallyExclusive("facts", "site", "sites")

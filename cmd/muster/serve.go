@@ -23,7 +23,7 @@ import (
 )
 
 func (a *app) serveCommand() *cobra.Command {
-	var file, url, listen, roles, policies, level string
+	var file, url, temporal, listen, roles, policies, level string
 	var sites []string
 	c := &cobra.Command{
 		Use:   "serve",
@@ -36,7 +36,7 @@ shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, 
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		r, named, err := a.config(file, map[string]string{
-			"database.url": url, "listen": listen, "roles": roles, "policies": policies, "sites": strings.Join(sites, ","), "log.level": level,
+			"database.url": url, "temporal.address": temporal, "listen": listen, "roles": roles, "policies": policies, "sites": strings.Join(sites, ","), "log.level": level,
 		})
 		if err != nil {
 			return err
@@ -52,6 +52,7 @@ shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, 
 	}
 	c.Flags().StringVar(&file, "config", "", "the configuration: CUE, YAML or JSON (MUSTER_CONFIG)")
 	c.Flags().StringVar(&url, "postgres-url", "", "the database; with a password better MUSTER_DATABASE_URL or file:PATH")
+	c.Flags().StringVar(&temporal, "temporal-address", "", "the Temporal that runs workflows, HOST:PORT")
 	c.Flags().StringVar(&listen, "listen", "", "address of the API")
 	c.Flags().StringVar(&roles, "roles", "", "what this replica does: api,reconciler")
 	c.Flags().StringVar(&policies, "policies", "", "folder of policies that an empty database begins with")
@@ -114,10 +115,28 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	if err := seed.Apply(ctx, db, policy, log); err != nil {
 		return err
 	}
-	return a.replica(ctx, c, server.Options{
+	o := server.Options{
 		DB: db, Policies: policy, Roles: roles, Log: log,
 		Sweeps: c.Reconciler.Sweeps, Lease: time.Duration(c.Reconciler.Lease), ShutdownTimeout: time.Duration(c.ShutdownTimeout),
-	})
+	}
+	if c.Temporal != nil {
+		where := temporalOf(c.Temporal)
+		if o.Temporal, err = server.ConnectTemporal(where, log); err != nil {
+			return usage("%w", err)
+		}
+		defer o.Temporal.Close()
+		o.Namespace, o.TaskQueuePrefix = where.Namespace, where.TaskQueuePrefix
+	}
+	return a.replica(ctx, c, o)
+}
+
+// temporalOf says where workflows run.
+func temporalOf(c *config.Temporal) server.Temporal {
+	t := server.Temporal{Address: c.Address, Namespace: c.Namespace, TaskQueuePrefix: c.TaskQueuePrefix, APIKey: c.APIKey}
+	if c.TLS != nil {
+		t.TLS, t.CA, t.Certificate, t.Key = true, c.TLS.CA, c.TLS.Certificate, c.TLS.Key
+	}
+	return t
 }
 
 // replica takes the address and runs the roles.

@@ -42,6 +42,7 @@ func (a *app) welcome(ctx context.Context, r dev.Running, facts string) {
 	if r.Fleet {
 		fmt.Fprintf(&b, "  fleet     simulated, it lives by itself  (`%s simulator --help`: make it misbehave)\n", a.args[0])
 	}
+	fmt.Fprintf(&b, "  jobs      %s\n", r.Temporal)
 	fmt.Fprintf(&b, "  data      %s\n", r.DataDir)
 	fmt.Fprintf(&b, "\nOpen it:\n\n  %s/ui/login/?token=%s\n", r.URL, r.Token)
 	fmt.Fprintf(&b, "\nAsk it:\n\n  curl -H 'Authorization: Bearer %s' %s/api/v1/fleet/summary/\n", r.Token, r.URL)

@@ -38,12 +38,16 @@ type Options struct {
 	Listen      string
 	PostgresURL string // a server of somebody else's; "" brings one along
 	PostgresBin string // where its programs are; "" looks for them
-	Policies    string // the folder to watch; "" is DATA/policies, written out when missing
-	Sites       []fleet.SiteSpec
-	Fleet       *world.Shape // a simulated fleet, of what is not 0; nil: none
-	Program     string       // muster itself, to run the fleet; "" is the one that runs
-	Log         hclog.Logger
-	Now         func() time.Time
+	// A Temporal of somebody else's, HOST:PORT; "" brings one along as soon as
+	// its program is there.
+	TemporalAddress string
+	TemporalProgram string // "" is the one beside muster's own
+	Policies        string // the folder to watch; "" is DATA/policies, written out when missing
+	Sites           []fleet.SiteSpec
+	Fleet           *world.Shape // a simulated fleet, of what is not 0; nil: none
+	Program         string       // muster itself, to run the fleet; "" is the one that runs
+	Log             hclog.Logger
+	Now             func() time.Time
 
 	// Ready is told once the server answers.
 	Ready func(ctx context.Context, r Running)
@@ -56,6 +60,7 @@ type Running struct {
 	Policies string
 	Moved    string // where --fresh moved the directory that was there
 	Fleet    bool   // there is a simulated one
+	Temporal Temporal
 }
 
 // RunningError says that one runs already; its Owner.URL names it.
@@ -72,6 +77,7 @@ type instance struct {
 	policy   *devices.Policy
 	listener net.Listener
 	fleet    *simulation // nil: none
+	temporal *workflows
 }
 
 // Run runs a development server until ctx ends. A *RunningError says that one
@@ -82,6 +88,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		if i.Program, err = ownProgram(); err != nil {
 			return err
 		}
+	}
+	if i.TemporalProgram == "" {
+		i.TemporalProgram = filepath.Join(filepath.Dir(i.Program), embedded.TemporalProgram)
 	}
 	defer func() { err = errors.Join(err, i.close(ctx)) }()
 	if err := i.open(ctx); err != nil {
@@ -108,6 +117,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	s, err := server.New(server.Options{
 		DB: i.db, Policies: i.policy, Roles: []string{server.RoleAPI, server.RoleReconciler}, Log: i.Log,
 		Listener: i.listener, Auth: httpapi.Tokens{DB: i.db, Clock: i.db.Now},
+		Temporal: i.temporal.client, Namespace: embedded.TemporalNamespace,
 	})
 	if err != nil {
 		return err
@@ -122,7 +132,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	group.Go(func() error { return i.outlive(ctx) })
 	group.Go(func() error { return i.keepFleet(ctx) })
 	group.Go(func() error {
-		i.Ready(ctx, Running{Credentials: credentials, DataDir: i.DataDir, Policies: i.Policies, Moved: i.moved, Fleet: i.fleet != nil})
+		i.Ready(ctx, Running{Credentials: credentials, DataDir: i.DataDir, Policies: i.Policies, Moved: i.moved, Fleet: i.fleet != nil, Temporal: i.temporal.told()})
 		return nil
 	})
 	return group.Wait()
@@ -146,11 +156,17 @@ func (i *instance) open(ctx context.Context) error {
 		}
 		versions.Postgres = programs.Version
 	}
+	if i.TemporalAddress == "" {
+		versions.Temporal = embedded.TemporalSchema
+	}
 	if err := i.take(ctx, versions); err != nil {
 		return err
 	}
 	var err error
 	if i.listener, err = server.Listen(i.Listen, "", ""); err != nil {
+		return err
+	}
+	if err := i.workflows(ctx); err != nil {
 		return err
 	}
 	if err := i.database(ctx, programs); err != nil {
@@ -254,7 +270,7 @@ func (i *instance) close(ctx context.Context) error {
 	if i.listener != nil {
 		errs = append(errs, i.listener.Close())
 	}
-	errs = append(errs, i.fleet.stop(ctx))
+	errs = append(errs, i.fleet.stop(ctx), i.temporal.stop())
 	if i.db != nil {
 		i.db.Close()
 	}

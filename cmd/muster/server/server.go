@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/musterhq/muster/devices"
@@ -40,6 +41,10 @@ type Options struct {
 	Listener net.Listener          // closed by Run; without the role api it serves health and metrics alone
 	Auth     httpapi.Authenticator // nil: only this machine is answered
 
+	Temporal        client.Client // nil: there is none, and jobs wait
+	Namespace       string        // of Temporal
+	TaskQueuePrefix string
+
 	Sweeps          int           // at a time, of the role reconciler
 	Lease           time.Duration // of a sweep
 	ShutdownTimeout time.Duration
@@ -50,6 +55,7 @@ type Server struct {
 	options    Options
 	clients    *registry.Registry
 	reconciler *reconciler.Reconciler
+	temporal   *temporalWatch // nil: there is none
 	api        *httpapi.Server
 }
 
@@ -73,6 +79,11 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	var err error
+	if o.Temporal != nil {
+		if s.temporal, err = newTemporalWatch(o.Temporal, o.Namespace, o.Log.Named("temporal"), metrics); err != nil {
+			return nil, err
+		}
+	}
 	s.api, err = httpapi.New(httpapi.Deps{
 		DB: o.DB, Devices: service, Policies: o.Policies, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
 		Registry: metrics, ShutdownTimeout: o.ShutdownTimeout, ProcessOnly: !slices.Contains(o.Roles, RoleAPI),
@@ -133,6 +144,9 @@ func (s *Server) Run(ctx context.Context) error {
 			s.clients.Close()
 			return nil
 		})
+	}
+	if s.temporal != nil {
+		group.Go(func() error { s.temporal.run(ctx, temporalEvery); return nil })
 	}
 	group.Go(func() error { return s.api.Serve(ctx, s.options.Listener) })
 	return group.Wait()
