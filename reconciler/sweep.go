@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	patience     = time.Second // what is due for longer is taken beyond the share
-	shortestRest = time.Second // between two sweeps, of those that take longer than their interval
-	firstRetry   = time.Second // after the first failure; later ones wait as long as it has been failing
+	patience     = time.Second     // what is due for longer is taken beyond the share
+	shortestRest = time.Second     // between two sweeps, of those that take longer than their interval
+	firstRetry   = time.Second     // after the first failure; later ones wait as long as it has been failing
+	mostAsked    = 5 * time.Minute // of the wait that a source asks for
 )
 
 func (r *Reconciler) claimSweeps(ctx context.Context, free int) ([]func(context.Context), error) {
@@ -92,9 +93,10 @@ func (s *sweep) judge(ctx context.Context, err error, lost, stopped bool) (resul
 
 // fail records the failure and gives the time to wait before the next try: a
 // second at first, then as long as the source has been failing, never longer
-// than its interval.
+// than its interval unless the source itself asks for more time.
 func (s *sweep) fail(ctx context.Context, err error) time.Duration {
-	interval, wait := s.interval(), min(firstRetry, s.interval())
+	interval := s.interval()
+	wait := max(min(firstRetry, interval), asked(err))
 	if kind := sources.KindOf(err); kind == sources.KindForbidden {
 		s.Clients.Drop(s.lease.SiteID, s.lease.Source)
 	}
@@ -111,6 +113,16 @@ func (s *sweep) fail(ctx context.Context, err error) time.Duration {
 		return wait
 	}
 	return max(wait, min(interval, s.DB.Now().Sub(marks[l.Source].FailingSince)))
+}
+
+// asked gives how long a failing source wants to be left alone, whatever the
+// jitter takes away.
+func asked(err error) time.Duration {
+	var failure *sources.Error
+	if !errors.As(err, &failure) {
+		return 0
+	}
+	return min(failure.RetryAfter, mostAsked) * 10 / 9
 }
 
 // tell makes the failure a finding, in words for the operator.

@@ -177,11 +177,14 @@ func TestTheHeartbeatKeepsALongSweepAndEndsALostOne(t *testing.T) {
 
 func TestRetriesSlowDownToTheInterval(t *testing.T) {
 	w := newWorld(t)
-	w.slurm().set(func(s *script) { s.fail = errDown })
 	for _, c := range []struct {
 		failing string
+		asked   time.Duration // by the source
 		want    time.Duration
-	}{{"0", time.Second}, {"10s", 10 * time.Second}, {"1h", 30 * time.Second}} {
+	}{{"0", 0, time.Second}, {"10s", 0, 10 * time.Second}, {"1h", 0, 30 * time.Second}, {"0", 2 * time.Minute, 133 * time.Second}, {"0", 24 * time.Hour, 333 * time.Second}} {
+		w.slurm().set(func(s *script) {
+			s.fail = &sources.Error{Kind: sources.KindTransient, Op: "list", Message: "too many requests", RetryAfter: c.asked}
+		})
 		_, err := w.db.Exec(t.Context(), `insert into watermarks (site_id, source, failing_since) values ($1, 'slurm', now() - $2::interval)
 			on conflict (site_id, source) do update set failing_since = excluded.failing_since`, w.site.ID, c.failing)
 		must(t, err)
@@ -189,7 +192,7 @@ func TestRetriesSlowDownToTheInterval(t *testing.T) {
 		var due time.Time
 		must(t, w.db.QueryRow(t.Context(), "select due_at from sweeps where source = 'slurm'").Scan(&due))
 		if wait := due.Sub(w.db.Now()); wait > c.want+2*time.Second || wait < c.want-5*time.Second {
-			t.Errorf("failing for %s the next try is in %s, want %s", c.failing, wait, c.want)
+			t.Errorf("failing for %s and asked for %s, the next try is in %s, want %s", c.failing, c.asked, wait, c.want)
 		}
 	}
 }
