@@ -149,16 +149,22 @@ func (d *development) seesFault(t *testing.T) {
 
 func (d *development) bearsFault(t *testing.T) {
 	before := len(d.devices(t))
-	d.must(t, "simulator", "fault", "empty", "--face", "netbox", "--path", "dcim/devices", "--times", "1")
-	for deadline := time.Now().Add(patience); strings.Contains(d.must(t, "simulator", "fault"), "empty"); <-time.After(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the empty listing is not read: %s", d.must(t, "simulator", "fault"))
-		}
-	}
+	d.meets(t, "empty", "--face", "netbox", "--path", "dcim/devices")
 	if after := len(d.devices(t)); after != before {
 		t.Errorf("before an empty listing there were %d devices, after it %d", before, after)
 	}
 	d.sourcesGood(t)
+}
+
+// meets waits until a fault of a system has been met once.
+func (d *development) meets(t *testing.T, fault ...string) {
+	t.Helper()
+	d.must(t, append([]string{"simulator", "fault", "--times", "1"}, fault...)...)
+	for deadline := time.Now().Add(patience); strings.Contains(d.must(t, "simulator", "fault"), fault[0]); <-time.After(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v is never met: %s", fault, d.must(t, "simulator", "fault"))
+		}
+	}
 }
 
 func (d *development) fleetKilled(t *testing.T) {
@@ -174,6 +180,7 @@ func (d *development) fleetKilled(t *testing.T) {
 	if after := d.fleet(t); after.URL != before.URL || after.BMCPort != before.BMCPort {
 		t.Errorf("before %s and %d, after %s and %d", before.URL, before.BMCPort, after.URL, after.BMCPort)
 	}
+	d.meets(t, "delay", "--face", "ironic", "--site", "sim1", "--for", "1ms")
 	d.sourcesGood(t)
 }
 
