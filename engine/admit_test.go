@@ -120,6 +120,7 @@ func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &AdmitRequest{Facts: randomDevice(t), Conditions: randomMasks(t), Parameters: map[string]any{
 			"force_reclaim": rapid.Bool().Draw(t, "reclaim"), "cordon_only": rapid.Bool().Draw(t, "cordon"), "release_to_customer_pool": rapid.Bool().Draw(t, "pool"),
+			"include_in_band": rapid.Bool().Draw(t, "in band"), "direction": rapid.SampledFrom([]string{"isolate", "return", "handover"}).Draw(t, "direction"),
 		}}
 		if rapid.Bool().Draw(t, "stale") {
 			r.StaleSources = []string{rapid.SampledFrom(sourceFamilies).Draw(t, "source")}
@@ -150,7 +151,7 @@ func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
 			null := *r
 			f := *r.Facts
 			null.Facts = &f
-			switch rapid.IntRange(0, 5).Draw(t, "null") {
+			switch rapid.IntRange(0, 11).Draw(t, "null") {
 			case 0:
 				f.Ironic.InstanceBound = facts.Null
 			case 1:
@@ -163,6 +164,18 @@ func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
 				f.Device.InfrastructureRef = facts.Text{}
 			case 5:
 				f.Ironic.CustomerTrait = facts.Null
+			case 6:
+				f.Ironic.Maintenance = facts.Null
+			case 7:
+				f.Ironic.MaintenanceReason = facts.Text{}
+			case 8:
+				f.Ironic.Fault = facts.Text{}
+			case 9:
+				f.Ironic.Listed = facts.Null
+			case 10:
+				f.Slurm.Listed = facts.Null
+			case 11:
+				f.Device.ResourceClass = facts.Text{}
 			}
 			if worse := b.Admit(slug, &null); len(refused) > 0 && len(worse) == 0 {
 				t.Fatalf("%s: admitted when a fact turned null; refused before: %+v", slug, refused)

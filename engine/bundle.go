@@ -34,6 +34,9 @@ type Bundle struct {
 
 	inventory   map[string]*inventoryAxes
 	eligibility map[string]*eligibility
+	workflows   []Workflow
+	failures    []Failure
+	refusals    []RefusalCode
 }
 
 // Version is "sha256:" and the hash over path and bytes of every policy file

@@ -31,8 +31,7 @@ func lintText(src *source, values packages) []Finding {
 	l.files()
 	l.forms()
 	l.names(values)
-	l.failures(values)
-	l.workflows(values)
+	l.catalogues(values)
 	return l.findings
 }
 
@@ -106,51 +105,6 @@ func differ(a, b []byte) int {
 		}
 	}
 	return min(len(a), len(b))
-}
-
-// failures tells of failure codes that no workflow raises.
-func (l *linter) failures(values packages) {
-	catalogue := values["policies/failures"].LookupPath(cue.ParsePath("failures"))
-	entries := values["policies/workflows"].LookupPath(cue.ParsePath("workflows"))
-	if !catalogue.Exists() || !entries.Exists() {
-		return
-	}
-	it, err := catalogue.Fields()
-	if err != nil {
-		return
-	}
-	raised := map[string]bool{}
-	workflows, err := entries.Fields()
-	for err == nil && workflows.Next() {
-		for _, code := range textsOf(workflows.Value(), "failure_codes") {
-			raised[code] = true
-		}
-	}
-	for it.Next() {
-		if code := it.Selector().Unquoted(); !raised[code] {
-			l.say(entryField(it.Value(), "meaning"), Warning, "failures.%s: no workflow raises it", code)
-		}
-	}
-}
-
-// workflows tells of parameters that are held back although no submission has
-// them.
-func (l *linter) workflows(values packages) {
-	catalogue := values["policies/workflows"].LookupPath(cue.ParsePath("workflows"))
-	if !catalogue.Exists() {
-		return
-	}
-	entries, err := catalogue.Fields()
-	for err == nil && entries.Next() {
-		workflow := entries.Value()
-		held, err := workflow.LookupPath(cue.ParsePath("held_device_parameters")).List()
-		for err == nil && held.Next() {
-			name, _ := held.Value().String()
-			if !workflow.LookupPath(cue.MakePath(cue.Def("#parameters"), cue.Str(name))).Exists() {
-				l.say(posOf(held.Value().Pos()), Error, "workflows.%s has no parameter %s to hold devices by", entries.Selector(), name)
-			}
-		}
-	}
 }
 
 // entryField is the place of a field of a catalogue entry.

@@ -41,7 +41,7 @@ var families = map[string][]string{
 	"policies/status":      {"operational", "health", "freeze", "customer_ready", "entered_service"},
 	"policies/inventory":   {"inventory"},
 	"policies/limits":      {"limits"},
-	"policies/eligibility": {"eligibility"},
+	"policies/eligibility": {"eligibility", "refusals"},
 	"policies/workflows":   {"workflows"},
 	"policies/failures":    {"failures"},
 }

@@ -16,10 +16,15 @@ func (l *linter) gates() {
 	}
 }
 
-// generated reports whether the gate stands for a disqualifying condition: of
-// its two gates each admits what the other refuses.
+// generated reports whether the gate is one of a pair that a field before gates
+// stands for, of which each admits what the other refuses: the condition is set
+// or Unknown, the node in maintenance or nobody knows.
 func (g *gate) generated() bool {
-	return g.short && (g.code == "condition_disqualifier_asserted" || g.code == "condition_disqualifier_unproven")
+	switch g.code {
+	case "condition_disqualifier_asserted", "condition_disqualifier_unproven", "maintenance_set", "maintenance_foreign":
+		return g.short
+	}
+	return false
 }
 
 // gatesTogether tells of two gates of one name, and of gates that apply to

@@ -72,7 +72,7 @@ func (n *namer) decl(decl ast.Decl, above []string) {
 		}
 		labels := append(slices.Clone(above), label)
 		n.value(decl.Value, labels)
-		if allowed := n.allowed(labels); allowed != nil {
+		if allowed := n.allowed(labels); allowed != nil && !shorthand(labels) {
 			n.test(decl.Value, strings.Join(labels[len(labels)-2:], "."), allowed, 0)
 		}
 	case *ast.EmbedDecl:
@@ -82,6 +82,12 @@ func (n *namer) decl(decl ast.Decl, above []string) {
 	case *ast.LetClause:
 		n.value(decl.Expr, nil)
 	}
+}
+
+// shorthand reports whether labels lead to a field before the gates of a policy,
+// eligibility.SLUG.ironic.FIELD, that is named like a fact and is none.
+func shorthand(labels []string) bool {
+	return len(labels) == 4 && labels[0] == "eligibility" && labels[2] == "ironic"
 }
 
 // value goes into structs and lists wherever they stand in an expression.

@@ -186,6 +186,7 @@ func (c *compiler) bundle(values packages, bits map[string]uint8) *Bundle {
 	if v, ok := c.family(values, "policies/limits", "limits"); ok {
 		c.limits(b, v)
 	}
+	c.catalogues(b, values)
 	if v, ok := c.family(values, "policies/eligibility", "eligibility"); ok {
 		c.eligibility(b, v)
 	}

@@ -21,6 +21,7 @@ var tied = []struct{ dir, path, definition, brings string }{
 	{"policies/status", "customer_ready", "#Ladder", "#gives"},
 	{"policies/status", "entered_service", "#Ladder", "#gives"},
 	{"policies/eligibility", "eligibility.*", "#Eligibility", "#short"},
+	{"policies/eligibility", "refusals.*", "#Refusal", "#tied"},
 	{"policies/inventory", "inventory.*.device_class", "#Ladder", "#gives"},
 	{"policies/inventory", "inventory.*.inventory_status", "#Ladder", "#gives"},
 	{"policies/limits", "limits", "#Limits", "#tied"},

@@ -108,10 +108,15 @@ func (m mistake) pattern() *regexp.Regexp {
 }
 
 // dropOtherTests removes the policy tests of every family but the one that the
-// file belongs to: they cost most of the time and say nothing of it.
+// file belongs to and, of eligibility, of every other workflow: they cost most of
+// the time and say nothing of it.
 func (files tree) dropOtherTests(file string) {
+	const eligibility = "policies/eligibility"
+	own := strings.TrimSuffix(strings.TrimSuffix(file, ".cue"), "_tests") + "_tests.cue"
 	for path := range files {
-		if strings.HasSuffix(path, "_tests.cue") && filepath.Dir(path) != filepath.Dir(file) {
+		switch {
+		case !strings.HasSuffix(path, "_tests.cue"), path == own, path == eligibility+"/eligibility_tests.cue":
+		case filepath.Dir(path) != filepath.Dir(file), filepath.Dir(path) == eligibility:
 			delete(files, path)
 		}
 	}
