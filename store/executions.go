@@ -159,12 +159,37 @@ func MarkTrouble(ctx context.Context, q Querier, workflowID, why string, after t
 	return nil
 }
 
-// WantCancelled asks for the cancel of executions that Temporal has.
-func WantCancelled(ctx context.Context, q Querier, workflowIDs []string) error {
-	_, err := q.Exec(ctx, `update executions set want = 'cancel', due_at = clock_timestamp(), tries = 0, trouble = ''
-		where workflow_id = any($1) and state = 'sent' and want <> 'cancel'`, workflowIDs)
+// MarkStarted notes of locked executions that Temporal has them although whoever
+// started them could not say so.
+func MarkStarted(ctx context.Context, q Querier, workflowIDs []string) error {
+	if len(workflowIDs) == 0 {
+		return nil
+	}
+	_, err := q.Exec(ctx, "update executions set state = 'sent', sent_at = clock_timestamp() where workflow_id = any($1) and state = 'unsent'", workflowIDs)
 	if err != nil {
-		return fmt.Errorf("ask for the cancel of executions: %w", err)
+		return fmt.Errorf("note what was started: %w", err)
+	}
+	return nil
+}
+
+// WantCancelled asks for the cancel of what Temporal has of a job. Children hear
+// of it from their parents.
+func WantCancelled(ctx context.Context, q Querier, jobID int64) error {
+	_, err := q.Exec(ctx, `update executions set want = 'cancel', due_at = clock_timestamp(), tries = 0, trouble = ''
+		where job_id = $1 and state = 'sent' and kind <> 'child' and want <> 'cancel'`, jobID)
+	if err != nil {
+		return fmt.Errorf("ask for the cancel of job %d: %w", jobID, err)
+	}
+	return nil
+}
+
+// WantChildCancelled asks for the cancel of one execution whose parent can no
+// longer tell it.
+func WantChildCancelled(ctx context.Context, q Querier, workflowID string) error {
+	_, err := q.Exec(ctx, `update executions set want = 'cancel', due_at = clock_timestamp(), tries = 0, trouble = ''
+		where workflow_id = $1 and state = 'sent' and want <> 'cancel'`, workflowID)
+	if err != nil {
+		return fmt.Errorf("ask for the cancel of %s: %w", workflowID, err)
 	}
 	return nil
 }

@@ -123,12 +123,13 @@ type Ending struct {
 const maxFailureMessage = 4096 // characters
 
 // EndJobDevices ends those of a locked job's devices that have not ended yet and
-// are given; nil: all of them. It gives the ids of those that it ended.
-func EndJobDevices(ctx context.Context, tx pgx.Tx, id int64, devices []int64, e Ending) ([]int64, error) {
+// are given; nil: all of them. With waiting those that run go on. It gives the
+// ids of those that it ended.
+func EndJobDevices(ctx context.Context, tx pgx.Tx, id int64, devices []int64, e Ending, waiting bool) ([]int64, error) {
 	rows, err := tx.Query(ctx, `update job_devices set status = $3, failure_code = $4, failure_message = left($5, $6), finished_at = clock_timestamp(),
 			progress = case when $3 = 'succeeded' then 100 else progress end
-		where job_id = $1 and status in ('', 'running') and ($2::bigint[] is null or device_id = any($2)) returning device_id`,
-		id, devices, string(e.Status), e.Code, text(e.Message), maxFailureMessage)
+		where job_id = $1 and status in ('', 'running') and (status = '' or not $7) and ($2::bigint[] is null or device_id = any($2)) returning device_id`,
+		id, devices, string(e.Status), e.Code, text(e.Message), maxFailureMessage, waiting)
 	if err != nil {
 		return nil, fmt.Errorf("end devices of job %d: %w", id, err)
 	}
@@ -137,6 +138,46 @@ func EndJobDevices(ctx context.Context, tx pgx.Tx, id int64, devices []int64, e 
 		return nil, fmt.Errorf("end devices of job %d: %w", id, err)
 	}
 	return ended, nil
+}
+
+// RunningJobDevices reads those of a job's devices that run and are given, in
+// the order of ids; nil: all of them.
+func RunningJobDevices(ctx context.Context, q Querier, id int64, devices []int64) ([]fleet.JobDevice, error) {
+	rows, err := q.Query(ctx, "select "+jobDeviceColumns+` from job_devices jd
+		where jd.job_id = $1 and jd.status = 'running' and ($2::bigint[] is null or jd.device_id = any($2)) order by jd.device_id`, id, devices)
+	if err != nil {
+		return nil, fmt.Errorf("read the running devices of job %d: %w", id, err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.JobDevice, error) { return scanJobDevice(row) })
+	if err != nil {
+		return nil, fmt.Errorf("read the running devices of job %d: %w", id, err)
+	}
+	return all, nil
+}
+
+// OpenJobDevices counts those of a job's devices that have not ended and are
+// given; nil: of all of them.
+func OpenJobDevices(ctx context.Context, q Querier, id int64, devices []int64) (n int, err error) {
+	err = q.QueryRow(ctx, `select count(*) from job_devices where job_id = $1 and status in ('', 'running') and ($2::bigint[] is null or device_id = any($2))`, id, devices).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the open devices of job %d: %w", id, err)
+	}
+	return n, nil
+}
+
+// UnworkableJobDevices lists those of a job's waiting devices, of the given ones
+// (nil: all), on which nothing may run any more.
+func UnworkableJobDevices(ctx context.Context, q Querier, id int64, devices []int64) ([]int64, error) {
+	rows, err := q.Query(ctx, `select jd.device_id from job_devices jd join devices d on d.id = jd.device_id
+		where jd.job_id = $1 and jd.status = '' and ($2::bigint[] is null or jd.device_id = any($2)) and (d.inventory_only or d.retired_at is not null)`, id, devices)
+	if err != nil {
+		return nil, fmt.Errorf("look at the devices of job %d again: %w", id, err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("look at the devices of job %d again: %w", id, err)
+	}
+	return ids, nil
 }
 
 // PutProgress writes the phase and the progress of a running device of a job;
@@ -175,6 +216,14 @@ func ClaimIdempotencyKey(ctx context.Context, tx pgx.Tx, principal, key string, 
 		return 0, nil, nil
 	}
 	err = tx.QueryRow(ctx, "select job_id, body_hash from idempotency_keys where principal = $1 and key = $2", principal, key).Scan(&jobID, &body)
+	return jobID, body, found(err, "read the idempotency key")
+}
+
+// IdempotencyKey reads which job a principal's key stands for; ErrNotFound if
+// it is nobody's, or forgotten.
+func IdempotencyKey(ctx context.Context, q Querier, principal, key string) (jobID int64, body []byte, err error) {
+	err = q.QueryRow(ctx, `select job_id, body_hash from idempotency_keys where principal = $1 and key = $2 and job_id is not null
+		and created_at >= now() - $3::interval`, principal, key, IdempotencyKept).Scan(&jobID, &body)
 	return jobID, body, found(err, "read the idempotency key")
 }
 

@@ -48,14 +48,14 @@ func PutLocks(ctx context.Context, tx pgx.Tx, l fleet.DeviceLock, devices []int6
 }
 
 // FreeLocks ends the locks of a job, whose row the caller holds, on those of
-// these devices that have ended and that nothing works on any more: a device
+// these devices (nil: all of its own) that have ended and that nothing works on any more: a device
 // that ended by its own needs its children to have ended, any other one its own
 // execution as well. The devices that the job holds by name are freed when the
 // job has ended and nothing that works for it may still do so.
 func FreeLocks(ctx context.Context, tx pgx.Tx, jobID int64, devices []int64) error {
 	holder := fleet.JobHolder(jobID)
 	_, err := tx.Exec(ctx, `delete from device_locks l using job_devices jd
-		where l.holder = $2 and not l.held and l.device_id = any($3) and jd.job_id = $1 and jd.device_id = l.device_id and job_ended(jd.status)
+		where l.holder = $2 and not l.held and ($3::bigint[] is null or l.device_id = any($3)) and jd.job_id = $1 and jd.device_id = l.device_id and job_ended(jd.status)
 			and not exists (select from executions e where e.job_id = $1 and e.state <> 'closed' and (e.device_id is null or e.device_id = l.device_id)
 				and (e.kind = 'child' or jd.status not in ('succeeded', 'failed')))`, jobID, holder, devices)
 	if err != nil {
@@ -89,18 +89,18 @@ func LockCap(ctx context.Context, tx pgx.Tx, key string) error {
 
 // CountDisrupted counts the devices of a scope that work holds which takes them
 // from their users, and all devices of it that are in service at all. Works nil:
-// every workflow and operation.
-func CountDisrupted(ctx context.Context, q Querier, s CapScope, works []string) (held, all int, holders []string, err error) {
+// every workflow and operation; classes nil: every class.
+func CountDisrupted(ctx context.Context, q Querier, s CapScope, works, classes []string) (held, all int, holders []string, err error) {
 	if s.Workflow != "" {
 		works = []string{s.Workflow}
 	}
-	const scope = "($1 = 0 or d.site_id = $1) and ($2 = 0 or d.rack_id = $2) and ($3 = '' or d.device_class = $3)"
+	const scope = "($1 = 0 or d.site_id = $1) and ($2 = 0 or d.rack_id = $2) and ($3 = '' or d.device_class = $3) and ($4::text[] is null or d.device_class = any($4))"
 	err = q.QueryRow(ctx, `select count(distinct l.device_id), coalesce(array_agg(distinct l.holder), '{}') from device_locks l join devices d on d.id = l.device_id
-		where l.disruptive and `+scope+` and ($4::text[] is null or l.work = any($4))`, s.SiteID, s.RackID, s.Class, works).Scan(&held, &holders)
+		where l.disruptive and `+scope+` and ($5::text[] is null or l.work = any($5))`, s.SiteID, s.RackID, s.Class, classes, works).Scan(&held, &holders)
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("count the devices under a cap: %w", err)
 	}
-	err = q.QueryRow(ctx, "select count(*) from devices d where d.retired_at is null and not d.inventory_only and "+scope, s.SiteID, s.RackID, s.Class).Scan(&all)
+	err = q.QueryRow(ctx, "select count(*) from devices d where d.retired_at is null and not d.inventory_only and "+scope, s.SiteID, s.RackID, s.Class, classes).Scan(&all)
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("count the devices of a cap's scope: %w", err)
 	}

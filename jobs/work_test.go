@@ -1,0 +1,404 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/store"
+)
+
+func TestAJobGoesThroughItsLife(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.device("a"), w.device("b")
+	j := w.submit(exclusive, a, b)
+	if n := w.dispatch(&temporal{}); n != 2 {
+		t.Fatalf("%d were handed over", n)
+	}
+	w.wantJob(j.ID, fleet.JobPending)
+	if begun := w.begin(j, a); len(begun.Devices) != 1 || begun.Devices[0].DeviceID != a {
+		t.Fatalf("%+v", begun)
+	}
+	w.wantJob(j.ID, fleet.JobRunning)
+	must(t, w.svc.Progress(w.ctx(), j.ID, a, "inspecting", 40))
+	rows, err := store.JobDevices(w.ctx(), w.db, j.ID, 0, 10)
+	must(t, err)
+	if rows[0].Phase != "inspecting" || rows[0].Progress != 40 || rows[0].StartedAt.IsZero() || rows[1].Status != fleet.DeviceWaiting {
+		t.Fatalf("%+v", rows)
+	}
+	w.finish(j, a, fleet.DeviceSucceeded, "")
+	w.wantFree(a, true)
+	w.wantFree(b, false)
+	w.wantJob(j.ID, fleet.JobRunning)
+	if begun := w.begin(j, a); len(begun.Devices) != 0 {
+		t.Fatalf("a finished device began again: %+v", begun)
+	}
+	w.begin(j, b)
+	w.finish(j, b, fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
+	w.wantJob(j.ID, fleet.JobPartiallyFailed)
+	w.wantDevice(j.ID, b, fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
+	w.wantFree(b, true)
+	if row := w.job(j.ID); row.Live != 0 || row.Unsent != 0 || row.FinishedAt.IsZero() || row.StartedAt.IsZero() {
+		t.Fatalf("%+v", row)
+	}
+}
+
+func TestWhatEndedNeverChanges(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	w.begin(j, a)
+	w.finish(j, a, fleet.DeviceSucceeded, "")
+	picture := func() string {
+		return value[string](w, "select jsonb_build_array((select to_jsonb(j) from jobs j), (select to_jsonb(d) from job_devices d), (select jsonb_agg(e) from executions e))::text")
+	}
+	before := picture()
+	must(t, w.svc.Progress(w.ctx(), j.ID, a, "late", 10))
+	w.finish(j, a, fleet.DeviceFailed, "INTERNAL_ERROR")
+	w.begin(j, a)
+	must(t, w.svc.Close(w.ctx(), workflowID(j, a), store.Ending{Status: fleet.DeviceTerminated}))
+	if after := picture(); after != before {
+		t.Fatalf("was %s\nis %s", before, after)
+	}
+	for _, sql := range []string{
+		"update job_devices set status = 'failed'", "update job_devices set phase = 'x'", "update jobs set status = 'running'", "update jobs set reason = 'x'",
+		"delete from job_devices", "delete from jobs",
+	} {
+		if _, err := w.db.Exec(w.ctx(), sql); err == nil {
+			t.Errorf("%s was allowed", sql)
+		}
+	}
+}
+
+func TestTheDatabaseKeepsJobAndDevicesInAgreement(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.device("a"), w.device("b")
+	j := w.submit(exclusive, a, b)
+	for _, sql := range []string{
+		fmt.Sprintf("update jobs set status = 'succeeded' where id = %d", j.ID),
+		fmt.Sprintf("update job_devices set status = 'failed' where job_id = %d", j.ID),
+		"insert into jobs (site_id, workflow, contention, disruptive, parameters, bundle_version, requested_by) select site_id, workflow, contention, disruptive, '{}', '', '' from jobs",
+		"insert into device_locks (device_id, holder, mode, work, disruptive, held) select device_id, 'task/1', 'shared', 'x', false, false from job_devices",
+		"insert into device_locks (device_id, holder, mode, work, disruptive, held) select device_id, 'task/1', 'exclusive', 'x', false, false from job_devices",
+		"update job_devices set progress = 101",
+		"update executions set state = 'closed'",
+	} {
+		_, err := w.db.Exec(w.ctx(), sql)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) {
+			t.Errorf("%s was allowed: %v", sql, err)
+		}
+	}
+}
+
+func TestAChildKeepsTheDeviceLocked(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	w.begin(j, a)
+	child := workflowID(j, a) + "/child"
+	for range 2 {
+		must(t, w.svc.Child(w.ctx(), workflowID(j, a), child, 0))
+	}
+	w.finish(j, a, fleet.DeviceFailed, "INTERNAL_ERROR")
+	w.wantJob(j.ID, fleet.JobFailed)
+	w.wantFree(a, false)
+	must(t, w.svc.Close(w.ctx(), child, store.Ending{}))
+	w.wantFree(a, true)
+	if err := w.svc.Child(w.ctx(), "job/0/device/0", "x", 0); !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("a child of nobody: %v", err)
+	}
+}
+
+func TestADeviceThatBecameInventoryOnlyDoesNotStart(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.device("a"), w.device("b")
+	j := w.submit(exclusive, a, b)
+	w.exec("update devices set inventory_only = true where id = $1", a)
+	if begun := w.begin(j, a); len(begun.Devices) != 0 {
+		t.Fatalf("%+v", begun)
+	}
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, "DEVICE_INVENTORY_ONLY")
+	w.wantFree(a, true)
+	w.wantJob(j.ID, fleet.JobRunning)
+	w.begin(j, b)
+	w.finish(j, b, fleet.DeviceSucceeded, "")
+	w.wantJob(j.ID, fleet.JobPartiallyFailed)
+}
+
+func TestACohortBeginsAndEndsTogether(t *testing.T) {
+	w := newWorld(t, func(o *jobs.Options) {
+		o.Implemented = func(string) (jobs.Implementation, bool) { return jobs.Implementation{Batch: true}, true }
+	})
+	a, b, c := w.device("a"), w.device("b"), w.device("c")
+	j := w.submit(shared, a, b, c)
+	w.exec("update devices set inventory_only = true where id = $1", c)
+	if begun := w.begin(j, 0); len(begun.Devices) != 2 {
+		t.Fatalf("%+v", begun)
+	}
+	must(t, w.svc.Finish(w.ctx(), workflowID(j, 0), a, store.Ending{Status: fleet.DeviceSucceeded}))
+	w.wantFree(a, true)
+	w.wantFree(b, false)
+	must(t, w.svc.Finish(w.ctx(), workflowID(j, 0), 0, store.Ending{Status: fleet.DeviceFailed, Code: "BMC_UNREACHABLE"}))
+	w.wantDevice(j.ID, a, fleet.DeviceSucceeded, "")
+	w.wantDevice(j.ID, b, fleet.DeviceFailed, "BMC_UNREACHABLE")
+	w.wantFree(b, true)
+	w.wantJob(j.ID, fleet.JobPartiallyFailed)
+}
+
+func TestACancelBeforeTheStartStartsNothing(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.device("a"), w.device("b")
+	j := w.submit(exclusive, a, b)
+	by := devices.Caller{Name: "bob"}
+	got, err := w.svc.Cancel(w.ctx(), j.ID, "wrong rack", by, nil)
+	must(t, err)
+	if got.Status != fleet.JobCancelled || got.CancelRequestedBy != "bob" || got.CancelReason != "wrong rack" {
+		t.Fatalf("%+v", got)
+	}
+	w.wantFree(a, true)
+	w.wantFree(b, true)
+	to := &temporal{}
+	if w.dispatch(to); len(to.started) != 0 || len(to.cancelled) != 0 {
+		t.Fatalf("%+v", to)
+	}
+	if begun := w.begin(j, a); len(begun.Devices) != 0 { // started all the same
+		t.Fatalf("%+v", begun)
+	}
+	_, err = w.svc.Cancel(w.ctx(), j.ID, "", by, nil)
+	coded(t, err, jobs.CodeJobTerminal)
+	_, err = w.svc.Cancel(w.ctx(), 999, "", by, nil)
+	coded(t, err, jobs.CodeJobNotFound)
+	w.submit(exclusive, a, b)
+}
+
+func TestACancelledJobHoldsItsDevicesUntilItsLastChildHasEnded(t *testing.T) {
+	w := newWorld(t)
+	tray, spare := w.device("tray"), w.device("spare")
+	s := w.submission(swap, tray)
+	s.Parameters = object(t, map[string]any{"replacement_host_name": "spare"})
+	done, err := w.svc.Submit(w.ctx(), s)
+	must(t, err)
+	j, to := done.Job, &temporal{}
+	w.dispatch(to)
+	w.begin(j, tray)
+	child := workflowID(j, tray) + "/child"
+	must(t, w.svc.Child(w.ctx(), workflowID(j, tray), child, 0))
+	for range 2 {
+		got, err := w.svc.Cancel(w.ctx(), j.ID, "stop", s.By, nil)
+		must(t, err)
+		if got.Status != fleet.JobCancellationRequested {
+			t.Fatalf("%+v", got)
+		}
+	}
+	w.dispatch(to)
+	if want := []string{workflowID(j, tray)}; !slices.Equal(to.cancelled, want) {
+		t.Fatalf("cancelled %v, want %v", to.cancelled, want)
+	}
+	w.finish(j, tray, fleet.DeviceCancelled, "") // the parent says so at once
+	w.wantJob(j.ID, fleet.JobCancelled)
+	w.refused(w.submission(exclusive, tray), jobs.CodeWorkflowConflict)
+	w.wantFree(spare, false)
+	must(t, w.svc.Close(w.ctx(), child, store.Ending{}))
+	w.wantFree(tray, false)
+	must(t, w.svc.Close(w.ctx(), workflowID(j, tray), store.Ending{Status: fleet.DeviceCancelled}))
+	w.wantFree(tray, true)
+	w.wantFree(spare, true)
+}
+
+func TestAParentThatTemporalEndedLeavesItsChildrenTheLock(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	to := &temporal{}
+	w.dispatch(to)
+	w.begin(j, a)
+	child := workflowID(j, a) + "/child"
+	must(t, w.svc.Child(w.ctx(), workflowID(j, a), child, 0))
+	must(t, w.svc.Close(w.ctx(), workflowID(j, a), store.Ending{Status: fleet.DeviceTerminated, Message: "ended by hand"}))
+	w.wantJob(j.ID, fleet.JobTerminated)
+	w.wantFree(a, false)
+	children, err := store.OpenChildren(w.ctx(), w.db, workflowID(j, a))
+	must(t, err)
+	if len(children) != 1 || children[0].WorkflowID != child {
+		t.Fatalf("%+v", children)
+	}
+	must(t, store.WantChildCancelled(w.ctx(), w.db, child))
+	w.dispatch(to)
+	if !slices.Equal(to.cancelled, []string{child}) {
+		t.Fatalf("%v", to.cancelled)
+	}
+	must(t, w.svc.Close(w.ctx(), child, store.Ending{}))
+	w.wantFree(a, true)
+}
+
+func TestStartAndCancelComeInOneOrder(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	answer := make(chan error, 1)
+	to := &temporal{meanwhile: func(fleet.Execution) {
+		go func() { _, err := w.svc.Cancel(w.ctx(), j.ID, "", devices.Caller{Name: "bob"}, nil); answer <- err }()
+		w.until("select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%executions%'")
+	}}
+	w.dispatch(to)
+	must(t, <-answer)
+	w.wantJob(j.ID, fleet.JobCancellationRequested) // it started first, so it is told
+	w.dispatch(to)
+	if len(to.started) != 1 || len(to.cancelled) != 1 {
+		t.Fatalf("%+v", to)
+	}
+	if begun := w.begin(j, a); len(begun.Devices) != 0 {
+		t.Fatalf("work began after its cancel: %+v", begun)
+	}
+	w.wantJob(j.ID, fleet.JobCancelled)
+	w.wantFree(a, true)
+}
+
+func TestADispatcherThatDiesAfterTheStartIsNoLoss(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.device("a"), w.device("b")
+	j := w.submit(exclusive, a, b)
+	w.begin(j, a) // Temporal runs it, and nobody could say that it was sent
+	got, err := w.svc.Cancel(w.ctx(), j.ID, "", devices.Caller{Name: "bob"}, nil)
+	must(t, err)
+	if got.Status != fleet.JobCancellationRequested {
+		t.Fatalf("%+v", got)
+	}
+	w.wantDevice(j.ID, b, fleet.DeviceCancelled, "")
+	w.wantFree(b, true)
+	w.wantDevice(j.ID, a, fleet.DeviceRunning, "")
+	to := &temporal{}
+	w.dispatch(to)
+	if !slices.Equal(to.cancelled, []string{workflowID(j, a)}) || len(to.started) != 0 {
+		t.Fatalf("%+v", to)
+	}
+}
+
+func TestWithoutTemporalNothingEndsUntilItsTimeIsOver(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	to := &temporal{fail: errors.New("connection refused")}
+	if n := w.dispatch(to); n != 1 {
+		t.Fatalf("%d tries", n)
+	}
+	if row := w.job(j.ID); row.Status != fleet.JobPending || row.Unsent != 1 || row.Trouble != "connection refused" {
+		t.Fatalf("%+v", row)
+	}
+	if n, err := w.svc.Expire(w.ctx(), 10); n != 0 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	w.exec("update executions set dispatch_by = now() - interval '1 second', due_at = now()")
+	to.fail = nil
+	if w.dispatch(to); len(to.started) != 0 {
+		t.Fatal("what is too late was started")
+	}
+	if n, err := w.svc.Expire(w.ctx(), 10); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, "DISPATCH_EXPIRED")
+	w.wantJob(j.ID, fleet.JobFailed)
+	w.wantFree(a, true)
+	if n, err := w.svc.Expire(w.ctx(), 10); n != 0 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+}
+
+func TestHistoryIsLostOnlyWhenItIsMissingForLong(t *testing.T) {
+	w := newWorld(t)
+	a := w.device("a")
+	j := w.submit(exclusive, a)
+	w.dispatch(&temporal{})
+	w.begin(j, a)
+	id := workflowID(j, a)
+	missing := func(want bool) {
+		t.Helper()
+		if lost, err := w.svc.Missing(w.ctx(), id); err != nil || lost != want {
+			t.Fatalf("lost %v, %v", lost, err)
+		}
+	}
+	missing(false)
+	missing(false)
+	w.exec("update executions set missing_since = now() - interval '11 minutes'")
+	must(t, w.svc.Found(w.ctx(), id))
+	missing(false)
+	w.exec("update executions set missing_since = now() - interval '11 minutes'")
+	missing(true)
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, "WORKFLOW_HISTORY_LOST")
+	w.wantFree(a, true)
+	to := &temporal{}
+	if w.dispatch(to); len(to.started) != 0 {
+		t.Fatal("lost work was started again")
+	}
+}
+
+func TestAThousandDevicesFinishAtOnce(t *testing.T) {
+	w := newWorld(t)
+	ids := w.devices(1000)
+	began := time.Now()
+	j := w.submit(exclusive, ids...)
+	t.Logf("submitted in %v", time.Since(began))
+	began = time.Now()
+	w.dispatch(&temporal{})
+	t.Logf("handed over in %v", time.Since(began))
+	began = time.Now()
+	work := make(chan int64, len(ids))
+	for _, id := range ids {
+		work <- id
+	}
+	close(work)
+	var wait sync.WaitGroup
+	failed := make(chan error, 8*2)
+	for range 8 {
+		wait.Go(func() {
+			for id := range work {
+				_, err := w.svc.Begin(w.ctx(), workflowID(j, id))
+				if err == nil {
+					err = w.svc.Progress(w.ctx(), j.ID, id, "working", 50)
+				}
+				status := fleet.DeviceSucceeded
+				if id%10 == 0 {
+					status = fleet.DeviceFailed
+				}
+				if err == nil {
+					err = w.svc.Finish(w.ctx(), workflowID(j, id), id, store.Ending{Status: status, Code: strings.Repeat("X", int(1-id%10&1))})
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	close(failed)
+	for err := range failed {
+		t.Error(err)
+	}
+	t.Logf("run in %v", time.Since(began))
+	row := w.job(j.ID)
+	if row.Status != fleet.JobPartiallyFailed || row.Devices[fleet.DeviceSucceeded] != 900 || row.Devices[fleet.DeviceFailed] != 100 {
+		t.Fatalf("%s %v", row.Status, row.Devices)
+	}
+	if n := value[int](w, "select count(*) from device_locks"); n != 0 {
+		t.Fatalf("%d locks are left", n)
+	}
+	w.wantNoDeadlock()
+}
+
+func (w *world) wantNoDeadlock() {
+	w.t.Helper()
+	if n := value[int](w, "select deadlocks from pg_stat_database where datname = current_database()"); n != 0 {
+		w.t.Fatalf("%d deadlocks", n)
+	}
+}
