@@ -2,8 +2,6 @@ package devices
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
@@ -45,25 +43,8 @@ func foreignMark(f *facts.Facts, source string) map[string]any {
 	switch n, s := &f.Ironic, &f.Slurm; {
 	case source == "ironic" && n.Maintenance == facts.True && n.Fault.Value == "" && fleet.MarkIn(n.MaintenanceReason.Value) == "":
 		return map[string]any{"mark": "maintenance", "reason": n.MaintenanceReason.Value}
-	case source == "slurm" && s.States.Has(facts.SlurmDrain) && !ourDrain(s):
+	case source == "slurm" && s.States.Has(facts.SlurmDrain) && s.DrainMark == "":
 		return map[string]any{"mark": "drain", "reason": s.Reason.Value, "by": s.ReasonSetBy}
 	}
 	return nil
-}
-
-// ourDrain tells a drain of ours: SLURM keeps a reason beyond a resume, so the
-// mark in it counts only with its twin in the node's notes, and where that has
-// the reason's instant, only while it is that one.
-func ourDrain(s *facts.Slurm) bool {
-	mark := fleet.MarkIn(s.Reason.Value)
-	if mark == "" {
-		return false
-	}
-	for _, notes := range []string{s.Extra, s.Comment} {
-		twin, stamp, stamped := strings.Cut(fleet.MarkIn(notes), "@")
-		if twin == mark {
-			return !stamped || !s.ReasonChangedAt.IsZero() && stamp == strconv.FormatInt(s.ReasonChangedAt.Unix(), 10)
-		}
-	}
-	return false
 }

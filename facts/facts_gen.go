@@ -592,6 +592,7 @@ type Slurm struct {
 	States          SlurmStates       `json:"states,omitzero"`
 	ReasonSetBy     string            `json:"reason_set_by,omitzero"`
 	ReasonChangedAt time.Time         `json:"reason_changed_at,omitzero"`
+	DrainMark       string            `json:"drain_mark,omitzero"`
 	Comment         string            `json:"comment,omitzero"`
 	Extra           string            `json:"extra,omitzero"`
 	Partitions      []string          `json:"partitions,omitzero"`
@@ -904,6 +905,7 @@ func (f *Slurm) AppendCanonical(form []byte) []byte {
 	form = binary.BigEndian.AppendUint64(form, uint64(f.States))
 	form = appendString(form, f.ReasonSetBy)
 	form = appendTime(form, f.ReasonChangedAt)
+	form = appendString(form, f.DrainMark)
 	form = appendString(form, f.Comment)
 	form = appendString(form, f.Extra)
 	form = appendStrings(form, f.Partitions)
@@ -913,7 +915,7 @@ func (f *Slurm) AppendCanonical(form []byte) []byte {
 }
 
 // layoutSlurm names the facts of the family, their types and the order of their values.
-const layoutSlurm = "6ec3e11f"
+const layoutSlurm = "d72d245a"
 
 // AppendCanonical appends the form of what a source said.
 func (f *Netbox) AppendCanonical(form []byte) []byte {

@@ -44,10 +44,11 @@ func because(reason, fault string) func(*sources.Record) {
 	}
 }
 
-func drained(reason, extra, comment string) func(*facts.Slurm) {
+// drained gives a node that is drained, by a job where the adapter tells one.
+func drained(reason, mark string) func(*facts.Slurm) {
 	return func(s *facts.Slurm) {
 		s.States |= facts.SlurmDrain
-		s.Reason, s.Extra, s.Comment, s.ReasonSetBy, s.ReasonChangedAt = facts.TextOf(reason), extra, comment, "root", time.Unix(1700000000, 0)
+		s.Reason, s.DrainMark, s.ReasonSetBy, s.ReasonChangedAt = facts.TextOf(reason), mark, "root", time.Unix(1700000000, 0)
 	}
 }
 
@@ -58,8 +59,8 @@ func TestWhatOthersHoldIsReported(t *testing.T) {
 		node("u3", "n3", because("cleaning failed", "clean failure")), node("u4", "n4"), node("u5", "n5", because("", "")))
 	var listed []sources.Record
 	for i, change := range []func(*facts.Slurm){
-		drained("nvlink errors", "", ""), drained("muster:job-7", "muster:job-7@1700000000", ""), drained("muster:job-7", "", "owner ada muster:job-7"),
-		drained("muster:job-7", "muster:job-7@1699999999", ""), drained("muster:job-7", "", ""), func(*facts.Slurm) {},
+		drained("nvlink errors", ""), drained("muster:job-7", "muster:job-7"), drained("muster:job-7 : Not responding", "muster:job-7"),
+		drained("", ""), drained("muster:job-7", ""), func(*facts.Slurm) {},
 	} {
 		r := slurmNode(fmt.Sprintf("n%d", i+1), facts.SlurmIdle)
 		change(r.Slurm)
@@ -72,7 +73,7 @@ func TestWhatOthersHoldIsReported(t *testing.T) {
 	})
 	w.wantDetails("slurm", fleet.FindingForeignMark, map[string]string{
 		"n1": `{"by":"root","mark":"drain","name":"n1","reason":"nvlink errors"}`,
-		"n4": `{"by":"root","mark":"drain","name":"n4","reason":"muster:job-7"}`, // drained again by another since
+		"n4": `{"by":"root","mark":"drain","name":"n4","reason":""}`,
 		"n5": `{"by":"root","mark":"drain","name":"n5","reason":"muster:job-7"}`, // an old reason alone shows nothing
 	})
 	w.ironic().says(node("u1", "n1"), node("u2", "n2"), node("u3", "n3"), node("u4", "n4"), node("u5", "n5"))

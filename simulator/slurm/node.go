@@ -135,7 +135,7 @@ func (x *exchange) nodeMember(b []byte, seen view, n *world.SlurmNode, name stri
 	case "slurmd_start_time":
 		return x.v.instant(b, n.Boot)
 	case "last_busy":
-		return x.v.instant(b, later(n.Busy, n.Boot))
+		return x.v.instant(b, n.LastBusy())
 	case "partitions":
 		return wire.QuoteAll(b, n.Partitions)
 	case "features", "active_features":
@@ -163,13 +163,6 @@ func (x *exchange) nodeMember(b []byte, seen view, n *world.SlurmNode, name stri
 
 func pick[T any](yes bool, a, b T) T {
 	if yes {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
 		return a
 	}
 	return b

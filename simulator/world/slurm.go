@@ -25,7 +25,7 @@ type SlurmNode struct {
 	Dynamic    bool      `json:"dynamic,omitempty"`
 	Job        int       `json:"job,omitempty"`    // that runs on it, 0 none
 	Boot       time.Time `json:"boot,omitzero"`    // when its slurmd last registered
-	Busy       time.Time `json:"busy,omitzero"`    // when work last began or ended
+	Busy       time.Time `json:"busy,omitzero"`    // when it last had work, was resumed or came into service
 	Silent     time.Time `json:"silent,omitzero"`  // since when its slurmd does not answer
 	Up         time.Time `json:"up,omitzero"`      // when its slurmd will answer again
 	Ping       time.Time `json:"ping,omitzero"`    // when slurmctld next asks whether it answers, after a change of its state
@@ -100,6 +100,14 @@ func sooner(a, b time.Time) time.Time {
 
 // Has reports a token of the node's state.
 func (n *SlurmNode) Has(token string) bool { return n.Base == token || slices.Contains(n.Flags, token) }
+
+// LastBusy is when a node last had work, was resumed or came into service.
+func (n *SlurmNode) LastBusy() time.Time {
+	if n.Busy.IsZero() {
+		return n.Boot
+	}
+	return n.Busy
+}
 
 func (n *SlurmNode) raise(flag string) {
 	if !slices.Contains(n.Flags, flag) {
@@ -223,10 +231,11 @@ func later(now, at time.Time) time.Time {
 // on the node is lost. A node that was given up is back if its reason begins with
 // the silence; one that had a reason before stays down for somebody to resume.
 func (s *State) slurmdRegisters(key string, n *SlurmNode) {
+	n.Busy = n.LastBusy() // a registration alone leaves it
 	n.Up, n.Next, n.Ping, n.Silent, n.Boot = time.Time{}, time.Time{}, time.Time{}, time.Time{}, s.Now
 	n.lower(SlurmNotResponding, "CLOUD", "POWERED_DOWN")
 	if n.Base == SlurmDown && strings.HasPrefix(n.Reason, silentReason) {
-		n.Base = SlurmIdle
+		n.Base, n.Busy = SlurmIdle, s.Now
 		s.reasonEnds(n)
 	}
 	s.SlurmNodes.Put(key, n)
@@ -332,6 +341,9 @@ func (s *State) enterSlurm(n *SlurmNode, token string) (killed int, err error) {
 	}
 	if n.Base != SlurmDown && slices.Contains([]string{"UNDRAIN", "RESUME", SlurmIdle}, token) {
 		s.reasonEnds(n)
+		if n.Job == 0 {
+			n.Busy = s.Now
+		}
 	}
 	return killed, nil
 }

@@ -232,7 +232,7 @@ func (s *State) freeSlurmNodes(j *SlurmJob) []*SlurmNode {
 func (s *State) startSlurmJob(j *SlurmJob, nodes []*SlurmNode) {
 	for _, row := range nodes {
 		n := cloneSlurmNode(row)
-		n.Base, n.Job, n.Busy = SlurmAllocated, j.ID, s.Now
+		n.Base, n.Job = SlurmAllocated, j.ID
 		s.SlurmNodes.Put(Key(n.Site, n.Name), n)
 		j.Nodes = append(j.Nodes, n.Name)
 	}

@@ -110,7 +110,7 @@ func TestADrainedNodeIsGivenUp(t *testing.T) {
 		})
 		h.at = h.at.Add(2*PowerDelay + BootTime)
 		got := slurmNode(w, n.Name)
-		if !got.Has(SlurmDrain) || got.Has(SlurmNotResponding) || got.Base != SlurmDown || got.Reason != n.Reason+reason || got.ReasonAt.After(n.ReasonAt) != (reason != "") {
+		if !got.Has(SlurmDrain) || got.Has(SlurmNotResponding) || got.Base != SlurmDown || got.Reason != n.Reason+reason || got.ReasonAt.After(n.ReasonAt) != (reason != "") || !got.LastBusy().Equal(n.LastBusy()) {
 			t.Errorf("%d: it is %+v, was %+v", generation, got, n)
 		}
 	}

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,6 +53,7 @@ type Client struct {
 	token    *token
 	versions []string
 	http     *http.Client
+	wait     func(context.Context, time.Duration) error
 	clock    sources.Clock
 	log      hclog.Logger
 	meter    Meter
@@ -118,7 +120,7 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 	}
 	return &Client{
 		base: base, user: user, token: &token{value: c.Token, file: c.TokenFile}, versions: versions,
-		http: client, clock: clock, log: log.Named("slurm"), meter: meter,
+		http: client, wait: options.Wait, clock: clock, log: log.Named("slurm"), meter: meter,
 		deciding: make(chan struct{}, 1), strange: map[string]string{},
 	}, nil
 }

@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,9 @@ type Outcome string
 const (
 	DrainedByUs    Outcome = "drained_by_us"    // under our mark, now or from an earlier try
 	DrainedByOther Outcome = "drained_by_other" // a drain that is not this job's stands: left as it was
-	Resumed        Outcome = "resumed"
-	NotDrained     Outcome = "not_drained" // there was nothing to resume
+	Resumed        Outcome = "resumed"          // in service again
+	Undrained      Outcome = "undrained"        // our drain has ended, but the node is not in service: it is down or failing, or its slurmd is silent
+	NotDrained     Outcome = "not_drained"      // there was nothing to resume
 )
 
 // Change is what Drain or Resume left behind, as read after the last write.
@@ -39,7 +41,8 @@ type update struct {
 // Drain keeps new work off a node; work that runs goes on (facts.Complete
 // tells when it has left). mark is muster:JOB. A node that is drained already
 // counts as drained and is not touched: nobody's reason is overwritten. It may
-// be called again with the same mark until it succeeds.
+// be called again with the same mark until it succeeds; called again while the
+// drain stands it refreshes what tells it from somebody else's (see drainMark).
 //
 // Errors: KindMissing (no such node), KindRefused with NotCapable (an API
 // without node writes), KindForbidden, KindConflict, KindTransient.
@@ -51,7 +54,7 @@ func (c *Client) Drain(ctx context.Context, name, mark, reason string) (*Change,
 	}
 	if !before.facts.States.Has(facts.SlurmDrain) {
 		u := update{State: []string{"DRAIN"}, Reason: reasonOf(mark, reason)}
-		if err := before.marked(&u, mark, 0); err != nil {
+		if err := before.marked(&u, mark, stamp{}); err != nil {
 			return nil, &sources.Error{Kind: sources.KindConflict, Op: op, Message: err.Error()}
 		}
 		writeErr := c.write(ctx, op, name, u)
@@ -65,21 +68,23 @@ func (c *Client) Drain(ctx context.Context, name, mark, reason string) (*Change,
 			return nil, notShown(op, "drain", &before.facts, writeErr)
 		}
 	}
-	if owner, ours := Ours(&before.facts); ours && owner == mark {
+	reasonMark, written, read := before.claim()
+	now := before.current()
+	switch {
+	case before.facts.DrainMark == mark && (read == now || now.rested == 0):
 		return &Change{Outcome: DrainedByUs, Facts: before.facts, At: at}, nil
-	}
-	reasonMark, written, stamp := claim(&before.facts)
-	if reasonMark != mark || written != mark || stamp != 0 || before.facts.ReasonChangedAt.IsZero() {
+	case before.facts.DrainMark == mark:
+	case reasonMark != mark || written != mark || read != stamp{} || before.facts.ReasonChangedAt.IsZero():
 		return &Change{Outcome: DrainedByOther, Facts: before.facts, At: at}, nil
 	}
 	return c.stamp(ctx, op, name, mark, before)
 }
 
-// stamp records how old the reason is beside our mark, and verifies that the
-// drain is still ours.
+// stamp records beside our mark what was read of the drain, and verifies that
+// the drain is still ours.
 func (c *Client) stamp(ctx context.Context, op, name, mark string, n node) (*Change, error) {
 	var u update
-	if err := n.marked(&u, mark, n.facts.ReasonChangedAt.Unix()); err != nil {
+	if err := n.marked(&u, mark, n.current()); err != nil {
 		return nil, &sources.Error{Kind: sources.KindConflict, Op: op, Message: err.Error()}
 	}
 	writeErr := c.write(ctx, op, name, u)
@@ -87,9 +92,8 @@ func (c *Client) stamp(ctx context.Context, op, name, mark string, n node) (*Cha
 	if err != nil {
 		return nil, err
 	}
-	owner, ours := Ours(&after.facts)
 	switch {
-	case ours && owner == mark:
+	case after.facts.DrainMark == mark:
 		return &Change{Outcome: DrainedByUs, Facts: after.facts, At: at}, nil
 	case writeErr != nil:
 		return nil, writeErr
@@ -99,45 +103,91 @@ func (c *Client) stamp(ctx context.Context, op, name, mark string, n node) (*Cha
 	return nil, notShown(op, "drain", &after.facts, nil)
 }
 
+// broken are the states, besides a drain, of a node that gets no work.
+const broken = facts.SlurmDown | facts.SlurmError | facts.SlurmFail
+
 // Resume ends our drain of a node, and only ours: a drain without this mark,
 // or one that somebody repeated since, stays and is a KindConflict, with the
 // Change beside the error. A node that is not drained needs nothing. Our mark
 // is cleared.
+//
+// A node that SLURM gave up meanwhile is brought back into service if its slurmd
+// answers again; if not, or if it is failing, it loses our drain and nothing
+// else. SLURM asks the slurmd of a resumed node anew, which takes it about a
+// second: that is waited for, for a few seconds at most.
 func (c *Client) Resume(ctx context.Context, name, mark string) (*Change, error) {
 	op := "resume SLURM node " + name
 	before, at, err := c.forWrite(ctx, op, name, mark)
 	if err != nil {
 		return nil, err
 	}
-	outcome, u := NotDrained, update{}
-	if before.facts.States.Has(facts.SlurmDrain) {
-		owner, ours := Ours(&before.facts)
-		if !ours || owner != mark {
-			return &Change{Outcome: DrainedByOther, Facts: before.facts, At: at}, &sources.Error{
-				Kind: sources.KindConflict, Op: op,
-				Message: fmt.Sprintf("the drain is not %s's: its reason is %q, by %s", mark, before.facts.Reason.Value, first(before.facts.ReasonSetBy, "nobody named")),
-			}
+	_, written, _ := before.claim()
+	drained := before.facts.States.Has(facts.SlurmDrain)
+	switch {
+	case drained && before.facts.DrainMark != mark:
+		return &Change{Outcome: DrainedByOther, Facts: before.facts, At: at}, &sources.Error{
+			Kind: sources.KindConflict, Op: op,
+			Message: fmt.Sprintf("the drain is not %s's: its reason is %q, by %s", mark, before.facts.Reason.Value, first(before.facts.ReasonSetBy, "nobody named")),
 		}
-		outcome, u.State = Resumed, []string{"RESUME"}
-		if before.facts.States&(facts.SlurmDown|facts.SlurmError|facts.SlurmFail) != 0 {
-			u.State = []string{"UNDRAIN"} // RESUME would clear what others set as well
-		}
-	} else if _, written, _ := claim(&before.facts); written != mark {
+	case !drained && written != mark:
 		return &Change{Outcome: NotDrained, Facts: before.facts, At: at}, nil
+	}
+	var u update
+	if drained {
+		u.State = wayBack(before.facts.States)
 	}
 	before.cleared(&u)
 	writeErr := c.write(ctx, op, name, u)
-	after, at, err := c.reread(ctx, op, name, writeErr)
+	after, at, err := c.answered(ctx, op, name, u, writeErr)
 	if err != nil {
 		return nil, err
 	}
-	if outcome == Resumed && after.facts.States.Has(facts.SlurmDrain) {
+	if drained && after.facts.States.Has(facts.SlurmDrain) {
 		return nil, notShown(op, "resume", &after.facts, writeErr)
 	}
-	if _, written, _ := claim(&after.facts); written == mark {
+	if _, written, _ := after.claim(); written == mark {
 		return nil, notShown(op, "removal of our mark", &after.facts, writeErr)
 	}
+	outcome := Resumed
+	switch {
+	case !drained:
+		outcome = NotDrained
+	case after.facts.States&(broken|facts.SlurmNotResponding) != 0:
+		outcome = Undrained
+	}
 	return &Change{Outcome: outcome, Facts: after.facts, At: at}, nil
+}
+
+// wayBack is what ends our drain of a node in these states: RESUME would also
+// clear a failure, which others set, and take a silent node for one in service.
+func wayBack(states facts.SlurmStates) []string {
+	if states&(facts.SlurmError|facts.SlurmFail) != 0 || states.Has(facts.SlurmDown) && states.Has(facts.SlurmNotResponding) {
+		return []string{"UNDRAIN"}
+	}
+	return []string{"RESUME"}
+}
+
+// How long the slurmd of a resumed node is waited for.
+const (
+	asked     = 250 * time.Millisecond
+	askedMost = 20 // times
+)
+
+// answered reads a node after an update. After a RESUME SLURM shows it as not
+// responding until its slurmd answered, or for good if it does not: what is read
+// last is given.
+func (c *Client) answered(ctx context.Context, op, name string, u update, writeErr error) (node, time.Time, error) {
+	after, at, err := c.reread(ctx, op, name, writeErr)
+	for range askedMost {
+		if err != nil || !slices.Equal(u.State, []string{"RESUME"}) || after.facts.States&(facts.SlurmNotResponding|facts.SlurmDrain) != facts.SlurmNotResponding {
+			break
+		}
+		if c.wait(ctx, asked) != nil {
+			break
+		}
+		after, at, err = c.reread(ctx, op, name, writeErr)
+	}
+	return after, at, err
 }
 
 // forWrite checks what a write needs and reads the node as it is before it.
@@ -201,6 +251,9 @@ func notShown(op, what string, f *facts.Slurm, writeErr error) error {
 	}
 }
 
+// maxReason leaves room for what SLURM adds.
+const maxReason = maxText - len(silence)
+
 // reasonOf puts the mark before the reason that people read.
 func reasonOf(mark, reason string) string {
 	reason = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
@@ -209,5 +262,5 @@ func reasonOf(mark, reason string) string {
 		}
 		return r
 	}, reason)), " ")
-	return strings.TrimSpace(mark + " " + sources.CleanText(reason, maxText-len(mark)-1))
+	return strings.TrimSpace(mark + " " + sources.CleanText(reason, maxReason-len(mark)-1))
 }

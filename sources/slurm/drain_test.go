@@ -27,6 +27,11 @@ func newScene(t *testing.T, generation int) scene {
 	return scene{fake: f, c: dial(t, f, nil), node: f.nodes["n0001"]}
 }
 
+// stamped is our mark with the stamp of a node's reason.
+func stamped(mark string, at int64, n *fakeNode) string {
+	return stamp{reasonAt: at, rested: n.busy, reason: checksum(n.reason)}.word(mark)
+}
+
 // foreign does what an administrator does with scontrol.
 func (s scene) foreign(do func(n *fakeNode)) {
 	s.mu.Lock()
@@ -47,7 +52,7 @@ func TestDrainAndResumeLeaveNothingBehind(t *testing.T) {
 	each(t, func(t *testing.T, s scene) {
 		s.node.comment, s.node.extra = "rack 7", ""
 		got, err := s.c.Drain(t.Context(), "n0001", mark, "replace\n the PSU")
-		if err != nil || got.Outcome != DrainedByUs || s.node.reason != "muster:42 replace the PSU" || s.node.extra != "muster:42@1757682160" {
+		if err != nil || got.Outcome != DrainedByUs || s.node.reason != "muster:42 replace the PSU" || s.node.extra != stamped(mark, 1757682160, s.node) {
 			t.Fatalf("%+v %v; node %+v", got, err, s.node)
 		}
 		writes := len(s.writes)
@@ -77,19 +82,23 @@ func TestAForeignDrainIsNeverTouched(t *testing.T) {
 		},
 		"of another of our jobs": func(s scene, n *fakeNode) {
 			s.drain(n)
-			n.reason, n.changed, n.extra = "muster:7 x", s.now, fmt.Sprintf("muster:7@%d", s.now)
+			n.reason, n.changed = "muster:7 x", s.now
+			n.extra = stamped("muster:7", s.now, n)
 		},
 		"of a job whose id begins like ours": func(s scene, n *fakeNode) {
 			s.drain(n)
-			n.reason, n.changed, n.extra = "muster:421 x", s.now, fmt.Sprintf("muster:421@%d", s.now)
+			n.reason, n.changed = "muster:421 x", s.now
+			n.extra = stamped("muster:421", s.now, n)
 		},
 		"over a leftover of our mark": func(s scene, n *fakeNode) {
 			s.drain(n)
-			n.reason, n.changed, n.extra = "bad HBM", s.now, "muster:42@1757682160"
+			n.reason, n.changed = "bad HBM", s.now
+			n.extra = stamped(mark, 1757682160, n)
 		},
 		"that repeats our reason later": func(s scene, n *fakeNode) {
 			s.drain(n)
-			n.reason, n.changed, n.extra = "muster:42 replace", s.now, "muster:42@1757682160"
+			n.reason, n.changed = "muster:42 replace", s.now
+			n.extra = stamped(mark, 1757682160, n)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +176,7 @@ func TestAnInterruptedDrainIsFinished(t *testing.T) {
 	each(t, func(t *testing.T, s scene) {
 		s.foreign(func(n *fakeNode) { s.drain(n); n.reason, n.changed, n.extra = "muster:42 x", s.now, "muster:42" })
 		got, err := s.c.Drain(t.Context(), "n0001", mark, "x")
-		if err != nil || got.Outcome != DrainedByUs || s.node.extra != fmt.Sprintf("muster:42@%d", s.node.changed) {
+		if err != nil || got.Outcome != DrainedByUs || s.node.extra != stamped(mark, s.node.changed, s.node) {
 			t.Errorf("%+v %v; node %+v", got, err, s.node)
 		}
 	})
@@ -176,7 +185,7 @@ func TestAnInterruptedDrainIsFinished(t *testing.T) {
 func TestALeftoverMarkIsClearedWithoutADrain(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s scene) {
-		s.node.extra = "muster:42@1"
+		s.node.extra = "muster:42@1/0/00000000"
 		if got, err := s.c.Resume(t.Context(), "n0001", mark); err != nil || got.Outcome != NotDrained || s.node.extra != "" || strings.Contains(s.writes[0], "RESUME") {
 			t.Errorf("%+v %v; %q", got, err, s.writes)
 		}
@@ -241,19 +250,6 @@ func TestALostAnswerIsReadBack(t *testing.T) {
 	if got, err := s.c.Drain(t.Context(), "n0001", mark, "x"); err != nil || got.Outcome != DrainedByUs {
 		t.Errorf("%+v %v", got, err)
 	}
-}
-
-func TestResumeEndsTheDrainOnly(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s scene) {
-		if _, err := s.c.Drain(t.Context(), "n0001", mark, "x"); err != nil {
-			t.Fatal(err)
-		}
-		s.foreign(func(n *fakeNode) { n.states[0] = "DOWN" })
-		if got, err := s.c.Resume(t.Context(), "n0001", mark); err != nil || got.Outcome != Resumed || !s.node.has("DOWN") || s.node.has("DRAIN") {
-			t.Errorf("%+v %v; node %+v", got, err, s.node)
-		}
-	})
 }
 
 func TestAnOldAPIRefusesWritesBeforeSendingAny(t *testing.T) {

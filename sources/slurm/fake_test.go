@@ -32,6 +32,8 @@ type fakeNode struct {
 	reason, setBy  string
 	changed        int64
 	extra, comment string
+	busy, started  int64 // last busy, start of its slurmd
+	silent         bool
 }
 
 func newFake(generation, count int) *fake {
@@ -41,7 +43,7 @@ func newFake(generation, count int) *fake {
 		45: {"v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"},
 	}[generation]
 	for i := 1; i <= count; i++ {
-		f.nodes[fmt.Sprintf("n%04d", i)] = &fakeNode{states: []string{"IDLE"}}
+		f.nodes[fmt.Sprintf("n%04d", i)] = &fakeNode{states: []string{"IDLE"}, busy: f.now - 3600, started: f.now - 3600}
 	}
 	return f
 }
@@ -131,6 +133,9 @@ func (f *fake) get(w http.ResponseWriter, name string) {
 	switch {
 	case f.nodes[name] != nil:
 		f.answer(w, 200, map[string]any{"nodes": []any{f.wire(name)}})
+		if n := f.nodes[name]; !n.silent { // was asked
+			n.without("NOT_RESPONDING")
+		}
 	case f.generation == 38:
 		f.fail(w, 500, 2018, "Invalid node name specified", map[string]any{"nodes": []any{}})
 	default:
@@ -194,15 +199,43 @@ func (f *fake) resume(n *fakeNode, how string) {
 	if how == "RESUME" && n.has("DOWN") {
 		n.states[0] = "IDLE"
 	}
+	if !n.has("NOT_RESPONDING") { // until it is asked
+		n.states = append(n.states, "NOT_RESPONDING")
+	}
+	if n.states[0] == "IDLE" {
+		n.busy = f.now
+	}
 	if f.generation != 42 && n.states[0] != "DOWN" { // 24.11 keeps the old reason
 		n.reason, n.changed, n.setBy = "", 0, ""
+	}
+}
+
+// silence has slurmctld give up a node, answers has its slurmd start anew.
+func (f *fake) silence(n *fakeNode) {
+	n.without("NOT_RESPONDING")
+	n.states[0], n.silent = "DOWN", true
+	n.states = append(n.states, "NOT_RESPONDING")
+	switch {
+	case n.reason == "":
+		n.reason = "Not responding"
+	case !strings.Contains(n.reason, "Not responding"):
+		n.reason += " : Not responding"
+	}
+	n.changed, n.setBy = f.now, "slurm"
+}
+
+func (f *fake) answers(n *fakeNode) {
+	n.without("NOT_RESPONDING")
+	n.silent, n.started = false, f.now
+	if strings.HasPrefix(n.reason, "Not responding") {
+		n.states[0], n.busy = "IDLE", f.now
 	}
 }
 
 // wire writes a node as the generation does.
 func (f *fake) wire(name string) map[string]any {
 	n := f.nodes[name]
-	out := map[string]any{"name": name, "reason": n.reason, "reason_set_by_user": n.setBy, "comment": n.comment, "extra": n.extra, "partitions": []string{"main"}}
+	out := map[string]any{"name": name, "reason": n.reason, "reason_set_by_user": n.setBy, "comment": n.comment, "extra": n.extra, "partitions": []string{"main"}, "last_busy": n.busy, "slurmd_start_time": n.started}
 	if f.generation == 38 {
 		flags := append([]string{}, n.states[1:]...)
 		out["state"], out["state_flags"], out["reason_changed_at"] = strings.ToLower(n.states[0]), flags, n.changed

@@ -2,9 +2,11 @@ package slurm
 
 import (
 	"fmt"
+	"hash/crc32"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/facts"
 )
@@ -13,51 +15,120 @@ var markForm = regexp.MustCompile(`^muster:[A-Za-z0-9._:-]{1,128}$`)
 
 var wordForm = regexp.MustCompile(`\S+`)
 
-// Ours tells whose drain a node is under: the mark of the job that drained it,
-// and whether the node is drained by us at all. A drain is ours only if a mark
-// is in its reason, the same mark in the node's extra (or comment), and the
-// reason is as old as we read it back after draining. SLURM keeps a reason
-// beyond a resume, so the reason alone shows nothing.
-func Ours(f *facts.Slurm) (mark string, ours bool) {
-	reason, written, stamp := claim(f)
-	if !f.States.Has(facts.SlurmDrain) || reason == "" || reason != written || f.ReasonChangedAt.IsZero() {
-		return "", false
-	}
-	return reason, stamp == f.ReasonChangedAt.Unix()
+// silence is what slurmctld adds to the reason of a node whose slurmd has not
+// answered for SlurmdTimeout. Releases differ: 24.11 and 26.05 add it and set
+// the reason's time anew, 22.05 leaves a reason as it is.
+const silence = " : Not responding"
+
+// returning is how long after the start of its slurmd slurmctld takes a node
+// back by itself (ReturnToService=2). Seen: within the same second.
+const returning = 5 * time.Second
+
+// stamp is what was read back of a drain. It stands beside our mark and tells
+// that drain from a later one.
+type stamp struct {
+	reasonAt int64  // when the reason was set, in seconds since the epoch; 0: not read back yet
+	rested   int64  // when the node was last busy; 0: it still was, or that is not told
+	reason   uint32 // checksum of the reason without what SLURM adds
 }
 
-// claim reads the mark in the reason, and the mark in extra or comment with
-// the reason's time that was recorded with it (0: not yet).
-func claim(f *facts.Slurm) (reason, written string, stamp int64) {
-	for _, word := range strings.Fields(f.Reason.Value) {
+// drainMark tells whose drain a node is under: the mark of the job that drained
+// it, "" for no drain, or one of somebody else. A drain is ours only if a mark is
+// in its reason, the same mark in the node's extra (or comment), and the reason
+// is the one that we read back, of the same instant. SLURM keeps a reason beyond
+// a resume, so the reason alone shows nothing.
+//
+// The reason may also have become a newer one by SLURM's own addition alone, if
+// the node shows that nobody resumed it before. What cannot be told from a
+// resume and a later drain without a reason is not ours.
+func (n *node) drainMark() string {
+	f := &n.facts
+	reason, written, s := n.claim()
+	if !f.States.Has(facts.SlurmDrain) || reason == "" || reason != written || f.ReasonChangedAt.IsZero() || s.reason != checksum(f.Reason.Value) {
+		return ""
+	}
+	at := f.ReasonChangedAt.Unix()
+	if at == s.reasonAt || at > s.reasonAt && strings.HasSuffix(f.Reason.Value, silence) && n.restedSince(s) {
+		return reason
+	}
+	return ""
+}
+
+// restedSince tells that nobody resumed a node since it was stamped. A resume
+// makes it busy now, in SLURM's eyes, a silence does not; nor has SLURM's taking
+// it back when its slurmd started anew, after the silence, been a resume.
+func (n *node) restedSince(s stamp) bool {
+	if s.rested == 0 || n.lastBusy.IsZero() {
+		return false
+	}
+	back := n.lastBusy.Sub(n.slurmdStart)
+	return n.lastBusy.Unix() == s.rested || !n.slurmdStart.Before(n.facts.ReasonChangedAt) && back >= 0 && back <= returning
+}
+
+// working are the states of a node that has work.
+const working = facts.SlurmAllocated | facts.SlurmMixed | facts.SlurmCompleting
+
+// current is the stamp for the drain that a node is under.
+func (n *node) current() stamp {
+	s := stamp{reasonAt: n.facts.ReasonChangedAt.Unix(), reason: checksum(n.facts.Reason.Value)}
+	if n.facts.States&working == 0 && !n.lastBusy.IsZero() {
+		s.rested = n.lastBusy.Unix()
+	}
+	return s
+}
+
+// checksum is of a reason without what SLURM adds to it.
+func checksum(reason string) uint32 {
+	return crc32.ChecksumIEEE([]byte(strings.TrimSuffix(reason, silence)))
+}
+
+// claim reads the mark in the reason, and the mark in extra or comment with its
+// stamp.
+func (n *node) claim() (reason, written string, s stamp) {
+	for _, word := range strings.Fields(n.facts.Reason.Value) {
 		if markForm.MatchString(word) {
 			reason = word
 			break
 		}
 	}
-	for _, notes := range []string{f.Extra, f.Comment} {
+	for _, notes := range []string{n.facts.Extra, n.facts.Comment} {
 		for _, word := range strings.Fields(notes) {
-			if mark, at, ok := readStamp(word); ok {
-				return reason, mark, at
+			if mark, s, ok := readStamp(word); ok {
+				return reason, mark, s
 			}
 		}
 	}
-	return reason, "", 0
+	return reason, "", stamp{}
 }
 
-// readStamp reads MARK or MARK@SECONDS.
-func readStamp(word string) (mark string, stamp int64, ok bool) {
-	mark, seconds, stamped := strings.Cut(word, "@")
+// word writes a mark with its stamp: MARK, or MARK@REASONAT/RESTED/REASON.
+func (s stamp) word(mark string) string {
+	if s.reasonAt == 0 {
+		return mark
+	}
+	return fmt.Sprintf("%s@%d/%d/%08x", mark, s.reasonAt, s.rested, s.reason)
+}
+
+var stampForm = regexp.MustCompile(`^([0-9]{1,12})/([0-9]{1,12})/([0-9a-f]{8})$`)
+
+// readStamp reads a word of ours.
+func readStamp(word string) (mark string, s stamp, ok bool) {
+	mark, text, stamped := strings.Cut(word, "@")
 	if !markForm.MatchString(mark) {
-		return "", 0, false
+		return "", stamp{}, false
 	}
-	if stamped {
-		var err error
-		if stamp, err = strconv.ParseInt(seconds, 10, 64); err != nil {
-			return "", 0, false
-		}
+	if !stamped {
+		return mark, stamp{}, true
 	}
-	return mark, stamp, true
+	part := stampForm.FindStringSubmatch(text)
+	if part == nil {
+		return "", stamp{}, false
+	}
+	s.reasonAt, _ = strconv.ParseInt(part[1], 10, 64) // the form has bounded them
+	s.rested, _ = strconv.ParseInt(part[2], 10, 64)
+	sum, _ := strconv.ParseUint(part[3], 16, 32)
+	s.reason = uint32(sum)
+	return mark, s, true
 }
 
 // unmarked gives a text without our marks and the space before each; the rest
@@ -75,11 +146,8 @@ func unmarked(notes string) string {
 
 // marked puts a mark into the notes of a node and leaves what others wrote
 // there: into extra if it is free, else behind the comment.
-func (n *node) marked(u *update, mark string, stamp int64) error {
-	word := mark
-	if stamp != 0 {
-		word = fmt.Sprintf("%s@%d", mark, stamp)
-	}
+func (n *node) marked(u *update, mark string, s stamp) error {
+	word := s.word(mark)
 	if n.hasExtra && n.facts.Unreadable["extra"] == "" && unmarked(n.facts.Extra) == "" {
 		u.Extra = &word
 		return nil

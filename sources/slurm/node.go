@@ -34,6 +34,8 @@ type rawNode struct {
 	Comment         json.RawMessage `json:"comment"`
 	Extra           json.RawMessage `json:"extra"`
 	Partitions      json.RawMessage `json:"partitions"`
+	LastBusy        json.RawMessage `json:"last_busy"`
+	SlurmdStart     json.RawMessage `json:"slurmd_start_time"`
 }
 
 // node is one node as read.
@@ -42,6 +44,10 @@ type node struct {
 	facts      facts.Slurm
 	hasExtra   bool // the API has the field
 	hasComment bool
+
+	// Zero where they cannot be read.
+	lastBusy    time.Time // when it had work, was resumed or came into service
+	slurmdStart time.Time // by its own clock
 }
 
 // decode reads one element of nodes[]. ok is false without a readable name.
@@ -86,6 +92,9 @@ func decode(raw json.RawMessage) (n node, ok bool) {
 	if f.Partitions, err = list(r.Partitions); err != nil {
 		lose("partitions", sources.ReasonDecodeFailed)
 	}
+	n.lastBusy, _ = instant(r.LastBusy)
+	n.slurmdStart, _ = instant(r.SlurmdStart)
+	f.DrainMark = n.drainMark()
 	return n, true
 }
 

@@ -25,6 +25,7 @@ const (
 	tellAuth capability = "tellAuth" // the API tells a refused token from a dead controller
 	jobs     capability = "jobs"     // work can be put on a node
 	sockets  capability = "sockets"  // there is a unix socket that needs no token
+	slurmds  capability = "slurmds"  // a slurmd can be stopped and started
 )
 
 // peer is a cluster that the suite is run against.
@@ -42,6 +43,8 @@ type peer interface {
 	hang(t *testing.T, on bool)
 	work(t *testing.T) (node string, end func()) // on a node that no other item uses
 	socket() string
+	live() []string // three nodes, each with a slurmd of its own
+	slurmd(t *testing.T, node string, up bool)
 }
 
 // --- the fake
@@ -69,6 +72,19 @@ func (p *fakePeer) free() string             { p.next++; return fmt.Sprintf("n%0
 func (p *fakePeer) version() string          { return p.versions[len(p.versions)-1] }
 func (p *fakePeer) socket() string           { return "" }
 func (p *fakePeer) hang(*testing.T, bool)    {}
+
+func (p *fakePeer) live() []string { return []string{"n0001", "n0002", "n0003"} }
+
+func (p *fakePeer) slurmd(_ *testing.T, node string, up bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now += 60
+	if up {
+		p.answers(p.fake.nodes[node])
+		return
+	}
+	p.silence(p.fake.nodes[node])
+}
 
 func (p *fakePeer) work(*testing.T) (string, func()) { return "", func() {} }
 
@@ -187,6 +203,17 @@ func (p *realPeer) hang(t *testing.T, on bool) {
 		p.run(t, "slurm-daemon", "pause", "slurmctld")
 	} else {
 		p.run(t, "slurm-daemon", "cont", "slurmctld")
+	}
+}
+
+// live leaves out the node that work is put on.
+func (p *realPeer) live() []string { return []string{"n0001", "n0003", "n0004"} }
+
+func (p *realPeer) slurmd(t *testing.T, node string, up bool) {
+	if up {
+		p.run(t, "slurm-daemon", "start", "slurmd-"+node)
+	} else {
+		p.run(t, "slurm-daemon", "kill", "slurmd-"+node)
 	}
 }
 

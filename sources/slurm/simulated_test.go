@@ -36,7 +36,7 @@ func newSimulatedPeer(t *testing.T, generation int) *simulatedPeer {
 	p := &simulatedPeer{generation: generation, world: w}
 	p.do(t, func(s *world.State) error {
 		for i := range spareNodes {
-			n := &world.SlurmNode{Name: fmt.Sprintf("n%04d", i+1), Site: simulatedSite, Base: world.SlurmIdle, Partitions: world.SlurmPartitions(), Boot: s.Now}
+			n := &world.SlurmNode{Name: fmt.Sprintf("n%04d", i+1), Site: simulatedSite, Base: world.SlurmIdle, Partitions: world.SlurmPartitions(), Boot: s.Now.Add(-time.Hour)}
 			s.SlurmNodes.Put(world.Key(simulatedSite, n.Name), n)
 		}
 		for range s.SlurmNodes.Of(simulatedSite) {
@@ -96,6 +96,26 @@ func (p *simulatedPeer) controller(t *testing.T, up bool) {
 
 func (p *simulatedPeer) hang(t *testing.T, on bool) {
 	p.do(t, func(s *world.State) error { s.SlurmController(simulatedSite, false, on); return nil })
+}
+
+func (p *simulatedPeer) live() []string { return []string{p.free(), p.free(), p.free()} }
+
+// slurmd stops or starts one, and moves the world on to where slurmctld knows.
+func (p *simulatedPeer) slurmd(t *testing.T, node string, up bool) {
+	key := world.Key(simulatedSite, node)
+	p.do(t, func(s *world.State) error {
+		n := s.SlurmNodes.Edit(key)
+		if up {
+			n.Up = s.Now.Add(time.Second)
+		} else {
+			n.Silent, n.Next = s.Now, s.Now.Add(world.SlurmdSilence)
+		}
+		s.SlurmNodes.Put(key, n)
+		return nil
+	})
+	if err := p.world.Advance(world.SlurmdTimeout + world.SlurmctldPoll); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (p *simulatedPeer) work(t *testing.T) (string, func()) {
