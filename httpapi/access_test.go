@@ -27,6 +27,15 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 		return map[string]any{"hash": "x"}
 	case "/api/v1/devices/{id}/promote/":
 		return map[string]any{"reason": "it is ours now"}
+	case "/api/v1/eligibility/check/":
+		return map[string]any{"workflow": "verify_connectivity", "device_ids": []int64{device}}
+	case "/api/v1/jobs/":
+		if one.Method == http.MethodGet {
+			return nil
+		}
+		return map[string]any{"workflow": "verify_connectivity", "device_ids": []int64{device}}
+	case "/api/v1/jobs/{job}/cancel/", "/api/v1/breakers/{breaker}/reset/":
+		return map[string]any{"reason": "it was the cable"}
 	case "/api/v1/policies/evaluate/":
 		return map[string]any{"site": w.lab.Spec.Name}
 	}
@@ -35,7 +44,7 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 
 // pathOf fills a template with what is the lab's.
 func pathOf(template string, device int64) string {
-	return strings.NewReplacer("{id}", fmt.Sprint(device), "{site}", "lab", "{source}", "ironic", "{family}", "status").Replace(template)
+	return strings.NewReplacer("{id}", fmt.Sprint(device), "{site}", "lab", "{source}", "ironic", "{family}", "status", "{job}", "1", "{breaker}", "tripped").Replace(template)
 }
 
 // TestAuthorisationMatrix asks every operation with every scope, for callers
@@ -44,6 +53,8 @@ func TestAuthorisationMatrix(t *testing.T) {
 	w := newWorld(t)
 	device := w.bear(w.lab, "gpu-1", node(ready))
 	w.exec("insert into racks (site_id, source_ref, name) values ($1, 'r1', 'gpu-1 rack')", w.lab.ID)
+	w.ended(w.submit("verify_connectivity", nil, device))
+	w.exec("insert into breakers (name, policy, site_id, reset_at) values ('tripped', 'tripped', $1, now())", w.lab.ID)
 	sites := map[string][]string{"every site": nil, "its own site": {"lab"}, "another site": {"annex"}, "no site": {}}
 	for whose, names := range sites {
 		for _, scope := range httpapi.Scopes() {
@@ -63,6 +74,16 @@ func TestAuthorisationMatrix(t *testing.T) {
 					a.refused(http.StatusForbidden, "scope_missing")
 				case !here && aboutDevice:
 					a.refused(http.StatusNotFound, "device_not_found")
+				case !here && strings.Contains(one.Path, "{job}"):
+					a.refused(http.StatusNotFound, "job_not_found")
+				case !here && strings.Contains(one.Path, "{breaker}"):
+					a.refused(http.StatusNotFound, "breaker_not_found")
+				case !here && one.Path == "/api/v1/jobs/" && one.Method == http.MethodPost:
+					a.refused(http.StatusNotFound, "device_not_found")
+				case strings.HasSuffix(one.Path, "/cancel/"):
+					a.refused(http.StatusConflict, "job_terminal")
+				case strings.HasSuffix(one.Path, "/events/") && a.Status == http.StatusNoContent:
+				case one.Path == "/api/v1/jobs/" && a.Status == http.StatusCreated:
 				case !here && aboutSite:
 					a.refused(http.StatusNotFound, "site_not_found")
 				case strings.HasSuffix(one.Path, "/confirm/"):
@@ -86,8 +107,10 @@ func (w *world) checkPage(one httpapi.RouteInfo, scope string, here bool, a answ
 		want = http.StatusUnauthorized // it takes no bearer
 	case !one.Public && scope != one.Scope:
 		want = http.StatusForbidden
-	case strings.Contains(one.Path, "{id}") && !here:
+	case (strings.Contains(one.Path, "{id}") || strings.Contains(one.Path, "{job}")) && !here:
 		want = http.StatusNotFound
+	case strings.HasSuffix(one.Path, "/events/"):
+		want = http.StatusNoContent // it has ended
 	}
 	if a.Status != want || !here && (strings.Contains(string(a.Body), "gpu-1") || strings.Contains(string(a.Body), "lab<")) {
 		w.t.Errorf("%s %s with %s: %d, want %d: %s", one.Method, one.Path, scope, a.Status, want, a.Body)
@@ -103,7 +126,7 @@ func TestNobodyIsAnsweredWithoutAToken(t *testing.T) {
 			continue
 		}
 		path := pathOf(one.Path, device)
-		if strings.HasPrefix(path, "/ui/") {
+		if strings.HasPrefix(path, "/ui/") && !strings.HasSuffix(path, "/events/") {
 			if a := w.ask("", one.Method, path, nil); a.Status != http.StatusUnauthorized || !strings.Contains(string(a.Body), `type="password"`) || strings.Contains(string(a.Body), "gpu-1") {
 				t.Errorf("%s: %d %s", path, a.Status, a.Body)
 			}

@@ -90,20 +90,33 @@ func (s *Server) Handler() http.Handler {
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Referrer-Policy", "no-referrer")
 		head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), trailKey{}, t), s.RequestTimeout)
-		defer cancel()
 		defer func() {
 			s.recovered(out, r, t, recover())
 			s.account(out, r, t, time.Since(start))
 		}()
+		limit := s.RequestTimeout
+		if streaming(slashed(r.URL.Path)) {
+			limit = streamFor
+		}
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), trailKey{}, t), limit)
+		defer cancel()
 		in := r.Clone(ctx)
 		in.Body = http.MaxBytesReader(out, r.Body, maxBody)
-		if (strings.HasPrefix(in.URL.Path, apiRoot+"/") || strings.HasPrefix(in.URL.Path, pageRoot)) && !strings.HasSuffix(in.URL.Path, "/") && in.URL.Path != documentPath && in.URL.Path != stylePath {
-			in.URL.Path += "/"
-			in.URL.RawPath = ""
+		if path := slashed(in.URL.Path); path != in.URL.Path {
+			in.URL.Path, in.URL.RawPath = path, ""
 		}
 		s.router.ServeHTTP(out, in)
 	})
+}
+
+// slashed is a path as the routes spell it: what is below the API and the pages
+// ends with a slash, unless it is a file.
+func slashed(path string) string {
+	below := strings.HasPrefix(path, apiRoot+"/") || strings.HasPrefix(path, pageRoot)
+	if !below || strings.HasSuffix(path, "/") || path == documentPath || path == stylePath || path == scriptPath {
+		return path
+	}
+	return path + "/"
 }
 
 // recovered answers for a handler that panicked.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -13,28 +14,37 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/store"
 )
 
 //go:embed page/*
 var pageFiles embed.FS
 
 const (
-	pageRoot  = "/ui"
-	stylePath = pageRoot + "/style.css"
-	loginPath = pageRoot + "/login/"
+	pageRoot   = "/ui"
+	stylePath  = pageRoot + "/style.css"
+	scriptPath = pageRoot + "/live.js"
+	loginPath  = pageRoot + "/login/"
 
-	// pagePolicy lets a page take its one style sheet from here, and nothing else.
-	pagePolicy = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// pagePolicy lets a page take its style sheet, its script and its events from
+	// here, and nothing else.
+	pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
 // pageHandler answers with a template and what it shows.
 type pageHandler func(r *request) (name string, data any, err error)
 
-// pages are the templates and their style sheet.
+// pages are the templates and the files that they name.
 type pages struct {
 	templates *template.Template
-	style     []byte
-	tag       string
+	files     map[string]pageFile // by path
+}
+
+// pageFile is a file that pages name.
+type pageFile struct {
+	kind string
+	data []byte
+	tag  string
 }
 
 func loadPages() (*pages, error) {
@@ -44,16 +54,24 @@ func loadPages() (*pages, error) {
 			return strings.TrimPrefix(version, "sha256:")[:min(12, len(strings.TrimPrefix(version, "sha256:")))]
 		},
 		"statuses": statusOrder,
+		"json": func(value any) (string, error) {
+			text, err := json.Marshal(value)
+			return string(text), err
+		},
 	}).ParseFS(pageFiles, "page/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("read the pages: %w", err)
 	}
-	style, err := pageFiles.ReadFile("page/style.css")
-	if err != nil {
-		return nil, fmt.Errorf("read the pages: %w", err)
+	p := &pages{templates: templates, files: map[string]pageFile{}}
+	for path, kind := range map[string]string{stylePath: "text/css; charset=utf-8", scriptPath: "text/javascript; charset=utf-8"} {
+		data, err := pageFiles.ReadFile("page" + strings.TrimPrefix(path, pageRoot))
+		if err != nil {
+			return nil, fmt.Errorf("read the pages: %w", err)
+		}
+		sum := sha256.Sum256(data)
+		p.files[path] = pageFile{kind, data, `"` + hex.EncodeToString(sum[:12]) + `"`}
 	}
-	sum := sha256.Sum256(style)
-	return &pages{templates: templates, style: style, tag: `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+	return p, nil
 }
 
 // statusOrder lists the operational statuses in the order of the table.
@@ -79,14 +97,15 @@ func (p *pages) write(w http.ResponseWriter, status int, name string, data any) 
 	return nil
 }
 
-func (s *Server) style(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/css; charset=utf-8")
-	w.Header().Set("ETag", s.pages.tag)
-	if matches(r.Header.Get("If-None-Match"), s.pages.tag) {
+func (s *Server) pageFile(w http.ResponseWriter, r *http.Request) {
+	file := s.pages.files[r.URL.Path]
+	w.Header().Set("Content-Type", file.kind)
+	w.Header().Set("ETag", file.tag)
+	if matches(r.Header.Get("If-None-Match"), file.tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write(s.pages.style) // the caller may be gone
+	_, _ = w.Write(file.data) // the caller may be gone
 }
 
 func (s *Server) fleetPage(r *request) (string, any, error) {
@@ -110,6 +129,13 @@ type deviceShown struct {
 	*deviceDetail
 	Why     *explanation
 	History []eventView
+	Work    *deviceWork // nil: not for this reader
+}
+
+// deviceWork is what can be done with a device, and what was.
+type deviceWork struct {
+	Workflows []prospect
+	Jobs      []jobView
 }
 
 func (s *Server) devicePageOf(r *request) (string, any, error) {
@@ -128,7 +154,52 @@ func (s *Server) devicePageOf(r *request) (string, any, error) {
 	slices.SortStableFunc(why.Conditions, func(a, b conditionTrace) int { // those that decided first, then those in scope
 		return rank(a) - rank(b)
 	})
-	return "device.html", deviceShown{detail, why, history.Items}, nil
+	work, err := s.work(r, detail.ID)
+	if err != nil {
+		return "", nil, err
+	}
+	return "device.html", deviceShown{detail, why, history.Items, work}, nil
+}
+
+const jobsShown = 10 // on the page of a device
+
+// work reads what can be done with a device and what was, for those who may see
+// jobs.
+func (s *Server) work(r *request, id int64) (*deviceWork, error) {
+	if !r.principal.May(JobRead) {
+		return nil, nil
+	}
+	rows, err := store.ListJobs(r.Context(), s.DB, store.JobFilter{SiteNames: r.principal.Sites, Devices: []int64{id}, Limit: jobsShown})
+	if err != nil {
+		return nil, err
+	}
+	work := &deviceWork{Jobs: []jobView{}}
+	for i := range rows {
+		work.Jobs = append(work.Jobs, viewJob(&rows[i]))
+	}
+	work.Workflows, err = s.prospects(r, id)
+	return work, err
+}
+
+func (s *Server) jobsPage(r *request) (string, any, error) {
+	page, err := s.jobPage(r)
+	return "jobs.html", page, err
+}
+
+// jobShown is everything that is told of one job.
+type jobShown struct {
+	Title   string
+	Job     jobView
+	Devices []jobDeviceView
+}
+
+func (s *Server) jobPageOf(r *request) (string, any, error) {
+	row, err := s.job(r)
+	if err != nil {
+		return "", nil, err
+	}
+	devices, err := s.jobDevices(r.Context(), row.ID)
+	return "job.html", jobShown{fmt.Sprintf("Job %d", row.ID), viewJob(&row), devices}, err
 }
 
 func rank(c conditionTrace) int {

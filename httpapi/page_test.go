@@ -10,6 +10,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/store"
 )
 
 // login begins a session and gives its cookie.
@@ -31,7 +33,7 @@ func (a answer) text() string {
 		switch {
 		case n.Type == html.TextNode:
 			b.WriteString(n.Data + " ")
-		case n.Type == html.ElementNode && (n.Data == "script" || n.Data == "style" || n.Data == "iframe"):
+		case n.Type == html.ElementNode && (n.Data == "script" && n.FirstChild != nil || n.Data == "style" || n.Data == "iframe"):
 			a.t.Errorf("a page holds <%s>", n.Data)
 		}
 		for _, attribute := range n.Attr {
@@ -96,5 +98,39 @@ func TestASessionLeadsNowhereElse(t *testing.T) {
 	}
 	if a := w.ask("", http.MethodGet, "/ui/style.css", nil); a.Status != http.StatusOK || !strings.Contains(string(a.Body), "prefers-color-scheme: dark") {
 		t.Errorf("the style is answered %d", a.Status)
+	}
+}
+
+func TestPagesShowWhatMayBeDoneAndWhatWas(t *testing.T) {
+	w := newWorld(t)
+	id := w.bear(w.lab, "gpu-1", node(ready, maintenance))
+	job := w.submit("verify_connectivity", nil, id)
+	_, cookie := w.login(w.token, "/ui/")
+	device := fmt.Sprintf("/ui/devices/%d/", id)
+	for path, want := range map[string][]string{
+		device:                           {"Workflows", "verify_connectivity ✓ it may", "✗ enrollment_proof_missing", "enrollment.proof is missing", "policies/eligibility/move_to_test_cluster.cue:", "without direction"},
+		"/ui/jobs/":                      {"verify_connectivity", "pending", "1 waiting", "its turn"},
+		"/ui/jobs/?open=false":           {"No job fits."},
+		fmt.Sprintf("/ui/jobs/%d/", job): {"pending", "gpu-1", "waiting", "admitted by policy"},
+	} {
+		a := w.ask("", http.MethodGet, path, nil, header("Cookie", cookie))
+		text := a.text()
+		for _, part := range want {
+			if a.Status != http.StatusOK || !strings.Contains(text, part) {
+				t.Errorf("%s: %d, no %q in %s", path, a.Status, part, text)
+			}
+		}
+	}
+	seesDevices, cookieOf := w.makeToken(store.Token{Scopes: []string{httpapi.DeviceRead}}), ""
+	_, cookieOf = w.login(seesDevices, "/ui/")
+	if text := w.ask("", http.MethodGet, device, nil, header("Cookie", cookieOf)).text(); strings.Contains(text, "Workflows") {
+		t.Errorf("who may not see jobs is shown %s", text)
+	}
+	w.ended(job)
+	if a := w.ask("", http.MethodGet, fmt.Sprintf("/ui/jobs/%d/events/", job), nil, header("Cookie", cookie)); a.Status != http.StatusNoContent {
+		t.Errorf("a session that follows a job that has ended is answered %d", a.Status)
+	}
+	if a := w.ask("", http.MethodGet, "/ui/live.js", nil); a.Status != http.StatusOK || !strings.Contains(string(a.Body), "EventSource") {
+		t.Errorf("the script is answered %d", a.Status)
 	}
 }

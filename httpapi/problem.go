@@ -24,6 +24,8 @@ type problem struct {
 	RequestID string  `json:"request_id,omitempty"`
 	Errors    []fault `json:"errors,omitempty"`
 
+	Eligibility *eligibilityView `json:"eligibility,omitempty"` // of a submission that was refused
+
 	cause  error // of a failure of ours, for the log
 	header http.Header
 }
@@ -81,6 +83,9 @@ var statusOf = map[devices.Code]int{
 // problemOf turns any error into a problem. What is a failure of ours keeps its
 // cause for the log and tells the caller nothing of it.
 func problemOf(err error) *problem {
+	if p := jobsSay(err); p != nil {
+		return p
+	}
 	var p *problem
 	var refused *devices.RefusedError
 	switch {

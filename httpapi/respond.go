@@ -14,9 +14,10 @@ import (
 
 // reply is what a handler answers.
 type reply struct {
-	status int // 0: 200
-	body   any // encoded as JSON
-	etag   bool
+	status   int // 0: 200
+	body     any // encoded as JSON
+	etag     bool
+	location string // of what was made; "" for nothing
 }
 
 func ok(body any) *reply { return &reply{body: body} }
@@ -48,6 +49,9 @@ func (a *reply) write(w http.ResponseWriter, r *http.Request) error {
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
+	}
+	if a.location != "" {
+		head.Set("Location", a.location)
 	}
 	head.Set("Content-Length", strconv.Itoa(buf.Len()))
 	status := a.status

@@ -18,16 +18,19 @@ const (
 // handler answers a request that was let in and fits the document.
 type handler func(r *request) (*reply, error)
 
-// route is one operation. Exactly one of answer, page and plain is set.
+// route is one operation. Exactly one of answer, page, plain and
+// stream is set.
 type route struct {
-	method string
-	path   string // as the document spells it
-	scope  string // that the caller must hold; "" only where public
-	public bool   // asks for nobody's name
-	local  bool   // from this machine it needs no scope
-	answer handler
-	page   pageHandler      // for people; a session will do for a token
-	plain  http.HandlerFunc // for what is not JSON
+	method  string
+	path    string // as the document spells it
+	scope   string // that the caller must hold; "" only where public
+	public  bool   // asks for nobody's name
+	local   bool   // from this machine it needs no scope
+	session bool   // a session will do for a token, as on every page
+	answer  handler
+	page    pageHandler      // for people; a session will do for a token
+	plain   http.HandlerFunc // for what is not JSON
+	stream  streamHandler    // for events
 }
 
 // table lists every operation there is.
@@ -47,6 +50,16 @@ func (s *Server) table() []route {
 		get("/device-conditions/", ConditionRead, s.listConditions),
 		post("/device-conditions/", ConditionWrite, s.postCondition),
 		post("/device-conditions/apply/", ConditionWrite, s.postSnapshot),
+		get("/workflows/", JobRead, s.listWorkflows),
+		post("/eligibility/check/", JobRead, s.checkEligibility),
+		get("/jobs/", JobRead, s.listJobs),
+		post("/jobs/", JobWrite, s.submitJob),
+		get("/jobs/{job}/", JobRead, s.showJob),
+		get("/jobs/{job}/devices/", JobRead, s.listJobDevices),
+		{method: http.MethodGet, path: apiRoot + "/jobs/{job}/events/", scope: JobRead, stream: s.followJob},
+		post("/jobs/{job}/cancel/", JobWrite, s.cancelJob),
+		get("/breakers/", OperationRead, s.listBreakers),
+		post("/breakers/{breaker}/reset/", OperationWrite, s.resetBreaker),
 		get("/racks/", DeviceRead, s.listRacks),
 		get("/fleet/summary/", DeviceRead, s.showFleet),
 		get("/sites/", DeviceRead, s.listSites),
@@ -65,7 +78,11 @@ func (s *Server) table() []route {
 		{method: http.MethodGet, path: pageRoot + "/", scope: DeviceRead, page: s.fleetPage},
 		{method: http.MethodGet, path: pageRoot + "/devices/", scope: DeviceRead, page: s.devicesPage},
 		{method: http.MethodGet, path: pageRoot + "/devices/{id}/", scope: DeviceRead, page: s.devicePageOf},
-		{method: http.MethodGet, path: stylePath, public: true, plain: s.style},
+		{method: http.MethodGet, path: pageRoot + "/jobs/", scope: JobRead, page: s.jobsPage},
+		{method: http.MethodGet, path: pageRoot + "/jobs/{job}/", scope: JobRead, page: s.jobPageOf},
+		{method: http.MethodGet, path: pageRoot + "/jobs/{job}/events/", scope: JobRead, session: true, stream: s.followJob},
+		{method: http.MethodGet, path: stylePath, public: true, plain: s.pageFile},
+		{method: http.MethodGet, path: scriptPath, public: true, plain: s.pageFile},
 		{method: http.MethodGet, path: loginPath, public: true, plain: s.loginLink},
 		{method: http.MethodPost, path: loginPath, public: true, plain: s.login},
 	}
@@ -141,6 +158,9 @@ func (s *Server) serve(one route, op *operation) http.HandlerFunc {
 }
 
 func (s *Server) respond(w http.ResponseWriter, r *request, one route) error {
+	if one.stream != nil {
+		return one.stream(w, r)
+	}
 	if one.page != nil {
 		name, data, err := one.page(r)
 		if err != nil {
@@ -170,7 +190,7 @@ func (s *Server) admit(r *http.Request, one route) (Principal, error) {
 	if one.public || one.local && local(r) && bearer(r) == "" {
 		return Principal{}, nil
 	}
-	principal, err := s.authenticate(r, one.page != nil)
+	principal, err := s.authenticate(r, one.page != nil || one.session)
 	if err != nil {
 		return Principal{}, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
 )
 
@@ -39,6 +40,7 @@ type Deps struct {
 	DB       *store.DB
 	Devices  *devices.Service
 	Policies Policies
+	Jobs     *jobs.Service // nil only where ProcessOnly
 
 	// Auth tells whose a credential is. Nil: whoever asks from this machine may
 	// do everything, others nothing; see CheckExposure.
@@ -58,7 +60,7 @@ type Deps struct {
 }
 
 // Server answers the API. It keeps no state between requests but the buckets of
-// its rate limits.
+// its rate limits and who follows events.
 type Server struct {
 	Deps
 	routes   []route
@@ -68,6 +70,8 @@ type Server struct {
 	limiter  *limiter
 	metrics  *metrics
 	draining atomic.Bool
+	ending   chan struct{} // closed when Serve is to end: who follows events is let go
+	streams  chan struct{} // one a connection that follows events
 }
 
 // New makes a server. It fails where the OpenAPI document and the routes are
@@ -79,7 +83,7 @@ func New(d Deps) (*Server, error) {
 	if d.ShutdownTimeout == 0 {
 		d.ShutdownTimeout = 20 * time.Second
 	}
-	s := &Server{Deps: d, limiter: newLimiter(d.Rate, time.Now)}
+	s := &Server{Deps: d, limiter: newLimiter(d.Rate, time.Now), ending: make(chan struct{}), streams: make(chan struct{}, streamsMost)}
 	var err error
 	if s.contract, err = loadContract(); err != nil {
 		return nil, err
@@ -99,7 +103,8 @@ func New(d Deps) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers on l until ctx ends, then finishes what is under way.
+// Serve answers on l until ctx ends, then finishes what is under way. It is
+// called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler(), MaxHeaderBytes: maxHeader,
@@ -114,6 +119,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	}
 	s.draining.Store(true)
+	close(s.ending)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.ShutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(ending)

@@ -22,7 +22,7 @@ import (
 func (w *world) checkShape(r *http.Request, a answer) {
 	w.t.Helper()
 	in := r.Clone(context.Background())
-	if path := in.URL.Path; !strings.HasSuffix(path, "/") && (strings.HasPrefix(path, "/api/v1/") && !strings.HasSuffix(path, ".json") || strings.HasPrefix(path, "/ui") && !strings.HasSuffix(path, ".css")) {
+	if path := in.URL.Path; !strings.HasSuffix(path, "/") && (strings.HasPrefix(path, "/api/v1/") && !strings.HasSuffix(path, ".json") || strings.HasPrefix(path, "/ui") && !strings.HasSuffix(path, ".css") && !strings.HasSuffix(path, ".js")) {
 		in.URL.Path += "/"
 	}
 	template := w.server.TemplateOf(in)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,17 +26,36 @@ import (
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/store"
 )
 
 const slurmProject, owner = "6f70656e737461636b", "test"
 
-// shipped is the product's own bundle, loaded once for all tests.
+// shipped is the product's own bundle, loaded once for all tests. What it does
+// not let be submitted yet, it does.
 var shipped = sync.OnceValues(func() (*engine.Bundle, error) {
-	b, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	files, err := available()
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := engine.Load(engine.Tree(files), engine.Options{})
 	return b, err
 })
+
+// available is the shipped bundle with every workflow available.
+func available() (map[string][]byte, error) {
+	files, err := engine.Files(muster.Bundle())
+	for name, data := range files {
+		if strings.HasPrefix(name, "policies/workflows/") {
+			files[name] = unavailable.ReplaceAll(data, []byte("available: true"))
+		}
+	}
+	return files, err
+}
+
+var unavailable = regexp.MustCompile(`available: +false`)
 
 // policies is a bundle that a test holds in its hands.
 type policies struct {
@@ -71,6 +91,7 @@ type world struct {
 	t        testing.TB
 	db       *store.DB
 	svc      *devices.Service
+	jobs     *jobs.Service
 	policies *policies
 	server   *httpapi.Server
 	handler  http.Handler
@@ -98,7 +119,7 @@ func prepare(url string) error {
 	if err != nil {
 		return err
 	}
-	files, err := engine.Files(muster.Bundle())
+	files, err := available()
 	if err != nil {
 		return err
 	}
@@ -139,10 +160,13 @@ func newWorld(t testing.TB, change ...func(*httpapi.Deps)) *world {
 	must(t, err)
 	t.Cleanup(w.db.Close)
 	w.svc = devices.New(w.db, w.policies, w.clock, hclog.NewNullLogger())
+	w.jobs = jobs.New(w.db, w.svc, w.policies, w.clock, hclog.NewNullLogger(), jobs.Options{
+		Implemented: func(slug string) (jobs.Implementation, bool) { return jobs.Implementation{}, slug != "node_swap" },
+	})
 	w.lab, w.annex = w.site("lab"), w.site("annex")
 	log := hclog.New(&hclog.LoggerOptions{Output: w.log, Level: hclog.Debug, JSONFormat: true})
 	deps := httpapi.Deps{
-		DB: w.db, Devices: w.svc, Policies: w.policies, Auth: httpapi.Tokens{DB: w.db, Clock: w.clock}, Clock: w.clock,
+		DB: w.db, Devices: w.svc, Policies: w.policies, Jobs: w.jobs, Auth: httpapi.Tokens{DB: w.db, Clock: w.clock}, Clock: w.clock,
 		Log: log, Registry: w.registry, Rate: httpapi.Rate{PerSecond: 1e6},
 	}
 	for _, f := range change {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/httpapi"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/reconciler"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
@@ -72,6 +73,8 @@ func New(o Options) (*Server, error) {
 	if err := service.Instrument(metrics); err != nil {
 		return nil, err
 	}
+	service.Respect(jobs.Locks{})
+	work := jobs.New(o.DB, service, o.Policies, clock, o.Log.Named("jobs"), jobs.Options{})
 	s := &Server{options: o}
 	if slices.Contains(o.Roles, RoleReconciler) {
 		if err := s.reconcile(service, metrics); err != nil {
@@ -85,7 +88,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.api, err = httpapi.New(httpapi.Deps{
-		DB: o.DB, Devices: service, Policies: o.Policies, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
+		DB: o.DB, Devices: service, Policies: o.Policies, Jobs: work, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
 		Registry: metrics, ShutdownTimeout: o.ShutdownTimeout, ProcessOnly: !slices.Contains(o.Roles, RoleAPI),
 	})
 	return s, err
