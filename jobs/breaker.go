@@ -10,13 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/store"
 )
 
 // watched is what one breaker counts in one scope.
 type watched struct {
-	breaker *breaker
+	breaker *engine.Breaker
 	in      store.CapScope
 	name    string
 }
@@ -29,7 +30,7 @@ func (s *Service) trip(ctx context.Context, tx pgx.Tx, w *work) error {
 		return nil
 	}
 	l := s.limits(bundle)
-	if !slices.ContainsFunc(l.breakers, func(b breaker) bool { return b.counts(w.job.Workflow) }) {
+	if !slices.ContainsFunc(l.Breakers, func(b engine.Breaker) bool { return counts(&b.Scope, w.job.Workflow) }) {
 		return nil
 	}
 	all, err := store.DevicesByID(ctx, tx, w.ended)
@@ -45,29 +46,29 @@ func (s *Service) trip(ctx context.Context, tx pgx.Tx, w *work) error {
 		return err
 	}
 	var watches []watched
-	for i := range l.breakers {
-		b := &l.breakers[i]
-		if !b.counts(w.job.Workflow) {
+	for i := range l.Breakers {
+		b := &l.Breakers[i]
+		if !counts(&b.Scope, w.job.Workflow) {
 			continue
 		}
 		for j := range all {
-			in, scope := b.of(&all[j], w.job.Workflow, site.Spec.Name, racks[all[j].RackID])
-			watches = append(watches, watched{b, in, scoped(b.name, scope)})
+			in, name := scopeOf(&b.Scope, &all[j], w.job.Workflow, site.Spec.Name, racks[all[j].RackID])
+			watches = append(watches, watched{b, in, name})
 		}
 	}
 	slices.SortFunc(watches, func(x, y watched) int { return strings.Compare(x.name, y.name) })
 	watches = slices.CompactFunc(watches, func(x, y watched) bool { return x.name == y.name })
 	for _, x := range watches {
-		failed, runs, err := store.CountRuns(ctx, tx, x.name, x.in, x.breaker.works, x.breaker.window)
+		failed, runs, err := store.CountRuns(ctx, tx, x.name, x.in, x.breaker.Workflows, x.breaker.Window)
 		if err != nil {
 			return err
 		}
-		if runs < x.breaker.runs || runs == 0 || float64(failed) < x.breaker.share*float64(runs) {
+		if runs < x.breaker.MinRuns || runs == 0 || float64(failed) < x.breaker.FailureShare*float64(runs) {
 			continue
 		}
 		tripped, err := store.TripBreaker(ctx, tx, &fleet.Breaker{
-			Name: x.name, Policy: x.breaker.name, Workflow: x.in.Workflow, SiteID: x.in.SiteID, RackID: x.in.RackID, DeviceClass: x.in.Class,
-			Failed: failed, Runs: runs, Reason: fmt.Sprintf("%d of the last %d runs within %s failed, the last in job %d", failed, runs, x.breaker.window, w.job.ID),
+			Name: x.name, Policy: x.breaker.Name, Workflow: x.in.Workflow, SiteID: x.in.SiteID, RackID: x.in.RackID, DeviceClass: x.in.Class,
+			Failed: failed, Runs: runs, Reason: fmt.Sprintf("%d of the last %d runs within %s failed, the last in job %d", failed, runs, x.breaker.Window, w.job.ID),
 		})
 		if err != nil {
 			return err

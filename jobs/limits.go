@@ -16,46 +16,35 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// limits are the caps and breakers of a bundle.
-type limits struct {
-	caps     []blastCap
-	breakers []breaker
-}
-
-// scope says in what a limit counts: each of the named dimensions apart.
-type scope struct {
-	per   []string // of fleet, site, rack, class, workflow
-	works []string // the workflows it counts; nil: every one
-}
-
-func (s *scope) has(dimension string) bool { return slices.Contains(s.per, dimension) }
+// has tells whether a limit counts each member of a dimension apart.
+func has(s *engine.Scope, dimension string) bool { return slices.Contains(s.Per, dimension) }
 
 // counts reports whether a workflow falls under the limit.
-func (s *scope) counts(workflow string) bool {
-	return s.works == nil || slices.Contains(s.works, workflow)
+func counts(s *engine.Scope, workflow string) bool {
+	return len(s.Workflows) == 0 || slices.Contains(s.Workflows, workflow)
 }
 
-// of gives the scope that a device's work falls in, and its name.
-func (s *scope) of(d *fleet.Device, workflow, site, rack string) (store.CapScope, string) {
+// scopeOf gives the scope that a device's work falls in, and its name.
+func scopeOf(s *engine.Scope, d *fleet.Device, workflow, site, rack string) (store.CapScope, string) {
 	var in store.CapScope
 	var name []string
-	if s.has("site") || s.has("rack") {
+	if has(s, "site") || has(s, "rack") {
 		in.SiteID = d.SiteID
 		name = append(name, site)
 	}
-	if s.has("rack") {
+	if has(s, "rack") {
 		in.RackID = d.RackID
 		name = append(name, cmp.Or(rack, "no rack"))
 	}
-	if s.has("class") {
+	if has(s, "class") {
 		in.Class = d.Class.String()
 		name = append(name, in.Class)
 	}
-	if s.has("workflow") {
+	if has(s, "workflow") {
 		in.Workflow = workflow
 		name = append(name, workflow)
 	}
-	return in, strings.Join(name, ".")
+	return in, scoped(s.Name, strings.Join(name, "."))
 }
 
 func scoped(limit, scope string) string {
@@ -65,66 +54,47 @@ func scoped(limit, scope string) string {
 	return limit + "@" + scope
 }
 
-// blastCap bounds how many devices disruptive work may hold at once.
-type blastCap struct {
-	scope
-	name    string
-	classes []string // nil: every one
-	most    int      // 0: any number
-	share   float64  // of the devices of the scope; 0: any
-	policy  string
-}
-
-// allowed is how many devices of n the cap lets be held: of a share at least one.
-func (c *blastCap) allowed(n int) int {
-	allowed := math.MaxInt
-	if c.most > 0 {
-		allowed = c.most
+// allowed is how many of n devices the cap lets be held: of a share at least one.
+func allowed(c *engine.BlastCap, n int) int {
+	most := math.MaxInt
+	if c.Devices > 0 {
+		most = c.Devices
 	}
-	if c.share > 0 {
-		allowed = min(allowed, max(1, int(c.share*float64(n)+1e-9)))
+	if c.Share > 0 {
+		most = min(most, max(1, int(c.Share*float64(n)+1e-9)))
 	}
-	return allowed
-}
-
-// breaker opens when too large a share of the runs within its window failed.
-type breaker struct {
-	scope
-	name   string
-	share  float64
-	window time.Duration
-	runs   int // fewer say nothing
+	return most
 }
 
 // counted is what one cap counts in one scope.
 type counted struct {
-	cap     *blastCap
+	cap     *engine.BlastCap
 	in      store.CapScope
-	scope   string
+	name    string
 	devices map[int64]bool // of the submission
 }
 
 // caps judges the blast caps. With lock, others that count under the same caps
 // wait until the end of tx.
-func (a *admission) caps(ctx context.Context, tx pgx.Tx, l *limits, site string, all []fleet.Device, lock bool) error {
+func (a *admission) caps(ctx context.Context, tx pgx.Tx, l *engine.Limits, site string, all []fleet.Device, lock bool) error {
 	if !a.workflow.Disruptive {
 		return nil
 	}
 	under := map[string]*counted{}
-	for i := range l.caps {
-		c := &l.caps[i]
-		if !c.counts(a.workflow.Slug) {
+	for i := range l.Caps {
+		c := &l.Caps[i]
+		if !counts(&c.Scope, a.workflow.Slug) {
 			continue
 		}
 		for j := range all {
 			d := &all[j]
-			if c.classes != nil && !slices.Contains(c.classes, d.Class.String()) || c.has("rack") && d.RackID == 0 {
+			if len(c.Classes) > 0 && !slices.Contains(c.Classes, d.Class.String()) || has(&c.Scope, "rack") && d.RackID == 0 {
 				continue
 			}
-			in, name := c.of(d, a.workflow.Slug, site, a.racks[d.RackID])
-			key := fmt.Sprintf("%s %+v", c.name, in)
+			in, name := scopeOf(&c.Scope, d, a.workflow.Slug, site, a.racks[d.RackID])
+			key := fmt.Sprintf("%s %+v", c.Name, in)
 			if under[key] == nil {
-				under[key] = &counted{cap: c, in: in, scope: name, devices: map[int64]bool{}}
+				under[key] = &counted{cap: c, in: in, name: name, devices: map[int64]bool{}}
 			}
 			under[key].devices[d.ID] = true
 		}
@@ -150,21 +120,20 @@ func (a *admission) caps(ctx context.Context, tx pgx.Tx, l *limits, site string,
 }
 
 func (a *admission) count(ctx context.Context, q store.Querier, u *counted) error {
-	held, of, holders, err := store.CountDisrupted(ctx, q, u.in, u.cap.works, u.cap.classes)
+	held, of, holders, err := store.CountDisrupted(ctx, q, u.in, u.cap.Workflows, u.cap.Classes)
 	if err != nil {
 		return err
 	}
-	allowed := u.cap.allowed(of)
-	if held+len(u.devices) <= allowed {
+	most := allowed(u.cap, of)
+	if held+len(u.devices) <= most {
 		return nil
 	}
 	by := "nothing holds one yet"
 	if len(holders) > 0 {
 		by = "held by " + strings.Join(holders[:min(len(holders), 5)], ", ")
 	}
-	name := scoped(u.cap.name, u.scope)
-	refusal := a.report.refuse(CodeBlastCapExceeded, "the cap %s lets disruptive work hold %d devices at once: %d are held (%s), and this would hold %d more", name, allowed, held, by, len(u.devices))
-	refusal.Path, refusal.Actual, refusal.Expected, refusal.Policy = "limits.blast_caps."+name, fmt.Sprint(held+len(u.devices)), fmt.Sprintf("<=%d", allowed), u.cap.policy
+	refusal := a.report.refuse(CodeBlastCapExceeded, "the cap %s lets disruptive work hold %d devices at once: %d are held (%s), and this would hold %d more", u.name, most, held, by, len(u.devices))
+	refusal.Path, refusal.Actual, refusal.Expected, refusal.Policy = "limits.blast_caps."+u.name, fmt.Sprint(held+len(u.devices)), fmt.Sprintf("<=%d", most), u.cap.Pos.Short()
 	return nil
 }
 
@@ -192,6 +161,3 @@ func (a *admission) barred(ctx context.Context, q store.Querier, all []fleet.Dev
 func concerns(b *fleet.Breaker, d *fleet.Device) bool {
 	return (b.SiteID == 0 || b.SiteID == d.SiteID) && (b.RackID == 0 || b.RackID == d.RackID) && (b.DeviceClass == "" || b.DeviceClass == d.Class.String())
 }
-
-// limitsOf reads the caps and breakers of a bundle.
-func limitsOf(*engine.Bundle) limits { return limits{} }

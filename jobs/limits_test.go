@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
@@ -13,27 +14,27 @@ import (
 
 func TestCapsCountDevicesNotJobs(t *testing.T) {
 	for name, c := range map[string]struct {
-		cap      jobs.TestCap
+		cap      engine.BlastCap
 		first    int // devices of a job that holds them already
 		second   int
 		admitted bool
 	}{
-		"as many as there may be":         {jobs.TestCap{Per: []string{"site"}, Most: 5}, 2, 3, true},
-		"one more":                        {jobs.TestCap{Per: []string{"site"}, Most: 5}, 2, 4, false},
-		"one job alone":                   {jobs.TestCap{Per: []string{"fleet"}, Most: 5}, 0, 6, false},
-		"a share of the site":             {jobs.TestCap{Per: []string{"site"}, Share: 0.25}, 2, 3, true},
-		"more than a share":               {jobs.TestCap{Per: []string{"site"}, Share: 0.25}, 2, 4, false},
-		"a share of less than one device": {jobs.TestCap{Per: []string{"site"}, Share: 0.01}, 0, 1, true},
-		"the stricter of both":            {jobs.TestCap{Per: []string{"site"}, Share: 0.5, Most: 3}, 2, 2, false},
-		"another workflow's":              {jobs.TestCap{Per: []string{"site"}, Most: 1, Works: []string{"unimage_node"}}, 2, 4, true},
-		"another class's":                 {jobs.TestCap{Per: []string{"site"}, Most: 1, Classes: []string{"switch"}}, 2, 4, true},
-		"for a workflow":                  {jobs.TestCap{Per: []string{"workflow"}, Most: 5}, 2, 4, false},
-		"for a class at a site":           {jobs.TestCap{Per: []string{"site", "class"}, Most: 5}, 2, 4, false},
+		"as many as there may be":         {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Devices: 5}, 2, 3, true},
+		"one more":                        {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Devices: 5}, 2, 4, false},
+		"one job alone":                   {engine.BlastCap{Scope: engine.Scope{Per: []string{"fleet"}}, Devices: 5}, 0, 6, false},
+		"a share of the site":             {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Share: 0.25}, 2, 3, true},
+		"more than a share":               {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Share: 0.25}, 2, 4, false},
+		"a share of less than one device": {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Share: 0.01}, 0, 1, true},
+		"the stricter of both":            {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Share: 0.5, Devices: 3}, 2, 2, false},
+		"another workflow's":              {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}, Workflows: []string{"unimage_node"}}, Devices: 1}, 2, 4, true},
+		"another class's":                 {engine.BlastCap{Scope: engine.Scope{Per: []string{"site"}}, Devices: 1, Classes: []string{"switch"}}, 2, 4, true},
+		"for a workflow":                  {engine.BlastCap{Scope: engine.Scope{Per: []string{"workflow"}}, Devices: 5}, 2, 4, false},
+		"for a class at a site":           {engine.BlastCap{Scope: engine.Scope{Per: []string{"site", "class"}}, Devices: 5}, 2, 4, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c.cap.Name = "cap"
-			w.svc.Limit([]jobs.TestCap{c.cap}, nil)
+			w.svc.Limit([]engine.BlastCap{c.cap}, nil)
 			ids := w.devices(20)
 			if c.first > 0 {
 				w.submit(taking, ids[:c.first]...)
@@ -59,7 +60,7 @@ func TestCapsCountDevicesNotJobs(t *testing.T) {
 
 func TestACapOfARackCountsInItAlone(t *testing.T) {
 	w := newWorld(t)
-	w.svc.Limit([]jobs.TestCap{{Name: "rack", Per: []string{"rack"}, Most: 1}}, nil)
+	w.svc.Limit([]engine.BlastCap{{Scope: engine.Scope{Name: "rack", Per: []string{"rack"}}, Devices: 1}}, nil)
 	w.exec("insert into racks (site_id, source_ref, name) values ($1, '1', 'r1'), ($1, '2', 'r2')", w.lab.ID)
 	rack := func(name string) string { return "rack_id = (select id from racks where name = '" + name + "')" }
 	a, b, c := w.device("a", rack("r1")), w.device("b", rack("r1")), w.device("c", rack("r2"))
@@ -72,7 +73,7 @@ func TestACapOfARackCountsInItAlone(t *testing.T) {
 
 func TestABreakerStopsAdmissionAndWhatIsUnsent(t *testing.T) {
 	w := newWorld(t)
-	w.svc.Limit(nil, []jobs.TestBreaker{{Name: "failures", Per: []string{"site", "workflow"}, Share: 0.5, Window: time.Hour, Runs: 4}})
+	w.svc.Limit(nil, []engine.Breaker{{Scope: engine.Scope{Name: "failures", Per: []string{"site", "workflow"}}, FailureShare: 0.5, Window: time.Hour, MinRuns: 4}})
 	ids := w.devices(12)
 	j := w.submit(exclusive, ids[:6]...)
 	waiting := w.submit(exclusive, ids[6:8]...)
@@ -114,7 +115,7 @@ func TestABreakerStopsAdmissionAndWhatIsUnsent(t *testing.T) {
 
 func TestACancelTripsNoBreaker(t *testing.T) {
 	w := newWorld(t)
-	w.svc.Limit(nil, []jobs.TestBreaker{{Name: "failures", Share: 0.1, Window: time.Hour, Runs: 1}})
+	w.svc.Limit(nil, []engine.Breaker{{Scope: engine.Scope{Name: "failures"}, FailureShare: 0.1, Window: time.Hour, MinRuns: 1}})
 	ids := w.devices(5)
 	j := w.submit(exclusive, ids...)
 	_, err := w.svc.Cancel(w.ctx(), j.ID, "", devices.Caller{Name: "ann"}, nil)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
@@ -161,10 +162,13 @@ func (m *model) end(t *rapid.T, i int, cancel bool) {
 func TestSimultaneousSubmissionsAgreeWithAModel(t *testing.T) {
 	w := newWorld(t)
 	const most = 4
-	w.svc.Limit([]jobs.TestCap{{Name: "cap", Per: []string{"site"}, Most: most}, {Name: "again", Per: []string{"fleet", "class"}, Most: most}}, nil)
+	w.svc.Limit([]engine.BlastCap{{Scope: engine.Scope{Name: "cap", Per: []string{"site"}}, Devices: most}, {Scope: engine.Scope{Name: "again", Per: []string{"fleet", "class"}}, Devices: most}}, nil)
 	ids := w.devices(8)
+	w.exec("insert into racks (site_id, source_ref, name) values ($1, '1', 'r1')", w.lab.ID)
+	w.exec("update devices set rack_id = (select id from racks)")
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{w: w, ids: ids, most: most}
+		w.exec("delete from device_locks") // of a check that failed
 		for range rapid.IntRange(1, 3).Draw(rt, "rounds") {
 			var attempts []*attempt
 			for range rapid.IntRange(2, 8).Draw(rt, "submissions") {
@@ -215,7 +219,7 @@ func TestOfManySubmissionsForOneDeviceOneWins(t *testing.T) {
 
 func TestLargeJobsInOppositeOrderDoNotDeadlock(t *testing.T) {
 	w := newWorld(t)
-	w.svc.Limit([]jobs.TestCap{{Name: "a", Per: []string{"site"}, Most: 5000}, {Name: "b", Per: []string{"class"}, Most: 5000}, {Name: "c", Per: []string{"fleet"}, Most: 5000}}, nil)
+	w.svc.Limit([]engine.BlastCap{{Scope: engine.Scope{Name: "a", Per: []string{"site"}}, Devices: 5000}, {Scope: engine.Scope{Name: "b", Per: []string{"class"}}, Devices: 5000}, {Scope: engine.Scope{Name: "c", Per: []string{"fleet"}}, Devices: 5000}}, nil)
 	ids := w.devices(1000)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3 {

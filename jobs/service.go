@@ -37,7 +37,7 @@ type Service struct {
 	clock   func() time.Time // the database's
 	log     hclog.Logger
 	options Options
-	limits  func(*engine.Bundle) limits
+	limits  func(*engine.Bundle) engine.Limits
 }
 
 // New makes a Service.
@@ -53,7 +53,7 @@ func New(db *store.DB, d *devices.Service, policies devices.Policies, clock func
 			*d.value = d.fallback
 		}
 	}
-	return &Service{db: db, devices: d, current: policies.Current, clock: clock, log: log, options: o, limits: limitsOf}
+	return &Service{db: db, devices: d, current: policies.Current, clock: clock, log: log, options: o, limits: (*engine.Bundle).Limits}
 }
 
 // Locks tells package devices which devices work holds.

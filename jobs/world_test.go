@@ -142,7 +142,9 @@ func (w *world) service(o jobs.Options) *jobs.Service {
 	b, err := shipped()
 	must(w.t, err)
 	log := hclog.NewNullLogger()
-	return jobs.New(w.db, devices.New(w.db, held{b}, w.db.Now, log), held{b}, w.db.Now, log, o)
+	svc := jobs.New(w.db, devices.New(w.db, held{b}, w.db.Now, log), held{b}, w.db.Now, log, o)
+	svc.Limit(nil, nil) // the shipped ones are for a fleet
+	return svc
 }
 
 func (w *world) ctx() context.Context { return w.t.Context() }

@@ -82,7 +82,7 @@ func ResetBreaker(ctx context.Context, tx pgx.Tx, name, by, reason string) (bool
 
 // CountRuns counts the devices of jobs that ended within the window in a scope,
 // and of these the ones that failed or timed out, since the breaker of that name
-// was reset last. Cancelled work says nothing. Works nil: every workflow.
+// was reset last. Cancelled work says nothing. Works empty: every workflow.
 func CountRuns(ctx context.Context, q Querier, breaker string, s CapScope, works []string, window time.Duration) (failed, runs int, err error) {
 	if s.Workflow != "" {
 		works = []string{s.Workflow}
@@ -90,7 +90,7 @@ func CountRuns(ctx context.Context, q Querier, breaker string, s CapScope, works
 	err = q.QueryRow(ctx, `select count(*) filter (where jd.status in ('failed', 'timed_out')), count(*)
 		from job_devices jd join jobs j on j.id = jd.job_id
 		where jd.finished_at > greatest(clock_timestamp() - $1::interval, (select reset_at from breakers where name = $2))
-			and jd.status in ('succeeded', 'failed', 'timed_out') and ($3 = 0 or j.site_id = $3) and ($4::text[] is null or j.workflow = any($4))
+			and jd.status in ('succeeded', 'failed', 'timed_out') and ($3 = 0 or j.site_id = $3) and (coalesce(cardinality($4::text[]), 0) = 0 or j.workflow = any($4))
 			and ($5 = 0 and $6 = '' or exists (select from devices d where d.id = jd.device_id and ($5 = 0 or d.rack_id = $5) and ($6 = '' or d.device_class = $6)))`,
 		window, breaker, s.SiteID, works, s.RackID, s.Class).Scan(&failed, &runs)
 	if err != nil {

@@ -88,15 +88,15 @@ func LockCap(ctx context.Context, tx pgx.Tx, key string) error {
 }
 
 // CountDisrupted counts the devices of a scope that work holds which takes them
-// from their users, and all devices of it that are in service at all. Works nil:
-// every workflow and operation; classes nil: every class.
+// from their users, and all devices of it that are in service at all. Works empty:
+// every workflow and operation; classes empty: every class.
 func CountDisrupted(ctx context.Context, q Querier, s CapScope, works, classes []string) (held, all int, holders []string, err error) {
 	if s.Workflow != "" {
 		works = []string{s.Workflow}
 	}
-	const scope = "($1 = 0 or d.site_id = $1) and ($2 = 0 or d.rack_id = $2) and ($3 = '' or d.device_class = $3) and ($4::text[] is null or d.device_class = any($4))"
+	const scope = "($1 = 0 or d.site_id = $1) and ($2 = 0 or d.rack_id = $2) and ($3 = '' or d.device_class = $3) and (coalesce(cardinality($4::text[]), 0) = 0 or d.device_class = any($4))"
 	err = q.QueryRow(ctx, `select count(distinct l.device_id), coalesce(array_agg(distinct l.holder), '{}') from device_locks l join devices d on d.id = l.device_id
-		where l.disruptive and `+scope+` and ($5::text[] is null or l.work = any($5))`, s.SiteID, s.RackID, s.Class, classes, works).Scan(&held, &holders)
+		where l.disruptive and `+scope+` and (coalesce(cardinality($5::text[]), 0) = 0 or l.work = any($5))`, s.SiteID, s.RackID, s.Class, classes, works).Scan(&held, &holders)
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("count the devices under a cap: %w", err)
 	}
