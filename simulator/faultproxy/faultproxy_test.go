@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +175,34 @@ func TestARuleMeetsWhatItNames(t *testing.T) {
 	for _, wrong := range []faultproxy.Rule{{}, {Kind: "flood"}, {Kind: "status", Code: 99}, {Kind: "delay", For: -1}, {Kind: "stall", For: 2 * time.Hour}, {Kind: "reset", Times: -1}, {Kind: "html", Share: 1.5}, {Kind: "skew", For: 10000 * time.Hour}} {
 		if _, err := (&faultproxy.Rules{}).Add(wrong); err == nil {
 			t.Errorf("%+v is taken", wrong)
+		}
+	}
+}
+
+// What waits by a rule ends with it.
+func TestATakenRuleLetsGoWhatItHolds(t *testing.T) {
+	t.Parallel()
+	for kind, well := range map[faultproxy.Kind]bool{faultproxy.Stall: false, faultproxy.Delay: true, faultproxy.Drip: true} {
+		var rules faultproxy.Rules
+		rule, err := rules.Add(faultproxy.Rule{Kind: kind, For: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(rules.Wrap("ironic", "sim1", listing))
+		t.Cleanup(server.Close)
+		done := make(chan error, 1)
+		go func() { _, _, err := get(server.URL + "/v1/nodes"); done <- err }()
+		for rules.List()[0].Hits == 0 {
+			runtime.Gosched()
+		}
+		rules.Remove(rule.ID)
+		select {
+		case err := <-done:
+			if (err == nil) != well {
+				t.Errorf("%s: %v", kind, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s still holds", kind)
 		}
 	}
 }

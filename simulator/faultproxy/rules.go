@@ -137,6 +137,7 @@ type Rules struct {
 type rule struct {
 	Rule
 	dice  *rand.Rand
+	over  chan struct{} // closed when it is taken away: what waits by it goes on
 	mu    sync.Mutex
 	pages map[string]*answer
 }
@@ -154,25 +155,30 @@ func (r *Rules) Add(add Rule) (Rule, error) {
 	}
 	r.last++
 	add.ID, add.Hits = r.last, 0
-	r.rules = append(r.rules, &rule{Rule: add, dice: rand.New(rand.NewPCG(add.Seed, uint64(add.ID))), pages: map[string]*answer{}})
+	r.rules = append(r.rules, &rule{Rule: add, over: make(chan struct{}), dice: rand.New(rand.NewPCG(add.Seed, uint64(add.ID))), pages: map[string]*answer{}})
 	return add, nil
 }
 
-// Remove takes a rule away; false: there is none of that id.
+// Remove takes a rule away, and ends what waits by it; false: there is none of
+// that id.
 func (r *Rules) Remove(id int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := len(r.rules)
-	r.rules = slices.DeleteFunc(r.rules, func(one *rule) bool { return one.ID == id })
-	return len(r.rules) < n
+	return r.remove(func(one *rule) bool { return one.ID == id }) > 0
 }
 
-// Clear takes every rule away and tells how many there were.
-func (r *Rules) Clear() int {
+// Clear takes every rule away as Remove does, and tells how many there were.
+func (r *Rules) Clear() int { return r.remove(func(*rule) bool { return true }) }
+
+func (r *Rules) remove(which func(*rule) bool) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(r.rules)
-	r.rules = nil
+	r.rules = slices.DeleteFunc(r.rules, func(one *rule) bool {
+		if !which(one) {
+			return false
+		}
+		close(one.over)
+		n++
+		return true
+	})
 	return n
 }
 

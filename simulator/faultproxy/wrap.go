@@ -41,11 +41,11 @@ func (r *rule) serve(w http.ResponseWriter, q *http.Request, next http.Handler) 
 		}
 		http.Error(w, http.StatusText(r.Code), r.Code)
 	case Delay:
-		if wait(q, r.For) {
+		if r.wait(q, r.For) {
 			next.ServeHTTP(w, q)
 		}
 	case Stall:
-		wait(q, r.For)
+		r.wait(q, r.For)
 		panic(http.ErrAbortHandler)
 	case Reset:
 		reset(w)
@@ -72,7 +72,7 @@ func (r *rule) serve(w http.ResponseWriter, q *http.Request, next http.Handler) 
 		a.body = skewed(a.body, r.For)
 		a.send(w)
 	case Drip:
-		record(next, q).drip(w, q, r.For)
+		r.drip(w, q, record(next, q))
 	}
 }
 
@@ -84,13 +84,15 @@ func here(q *http.Request) string {
 	return "http://" + q.Host + q.RequestURI
 }
 
-// wait tells whether somebody still waits afterwards.
-func wait(q *http.Request, long time.Duration) bool {
+// wait tells whether somebody still waits afterwards. It ends with the rule.
+func (r *rule) wait(q *http.Request, long time.Duration) bool {
 	t := time.NewTimer(long)
 	defer t.Stop()
 	select {
 	case <-q.Context().Done():
 		return false
+	case <-r.over:
+		return true
 	case <-t.C:
 		return true
 	}
@@ -187,14 +189,14 @@ func (a *answer) send(w http.ResponseWriter) {
 // pieces are what a dripping answer comes in.
 const pieces = 32
 
-func (a *answer) drip(w http.ResponseWriter, q *http.Request, long time.Duration) {
+func (r *rule) drip(w http.ResponseWriter, q *http.Request, a *answer) {
 	a.head(w)
 	flush := http.NewResponseController(w)
 	size := max(1, (len(a.body)+pieces-1)/pieces)
 	for from := 0; from < len(a.body); from += size {
 		_, _ = w.Write(a.body[from:min(from+size, len(a.body))])
 		_ = flush.Flush()
-		if !wait(q, long/pieces) {
+		if !r.wait(q, r.For/pieces) {
 			return
 		}
 	}
