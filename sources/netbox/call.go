@@ -45,7 +45,7 @@ type answer struct {
 // anew once.
 func (c *Client) call(ctx context.Context, op string, r request) (*answer, *sources.Error) {
 	a, used, fault := c.send(ctx, op, r)
-	if fault != nil && errors.Is(fault, ErrToken) && c.token.renewed(used) {
+	if fault != nil && errors.Is(fault, ErrToken) && c.token.Renewed(used) {
 		a, _, fault = c.send(ctx, op, r)
 	}
 	return a, fault
@@ -53,7 +53,7 @@ func (c *Client) call(ctx context.Context, op string, r request) (*answer, *sour
 
 // send makes one request and judges the answer; used is the token it carried.
 func (c *Client) send(ctx context.Context, op string, r request) (a *answer, used string, fault *sources.Error) {
-	used, err := c.token.current()
+	used, err := c.token.Current()
 	if err != nil {
 		return nil, "", &sources.Error{Kind: sources.KindForbidden, Op: op, Message: err.Error(), Err: err}
 	}

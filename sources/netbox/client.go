@@ -33,7 +33,7 @@ type Config struct {
 // goroutines.
 type Client struct {
 	base     *url.URL // without /api
-	token    *token
+	token    *sources.Token
 	pageSize int
 	sites    map[string]bool
 	http     *http.Client
@@ -86,7 +86,7 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 		log = hclog.NewNullLogger()
 	}
 	return &Client{
-		base: base, token: &token{value: c.Token, file: c.TokenFile}, pageSize: size, sites: sites,
+		base: base, token: &sources.Token{Of: "NetBox", Value: c.Token, File: c.TokenFile}, pageSize: size, sites: sites,
 		http: client, clock: clock, log: log.Named("netbox"),
 	}, nil
 }

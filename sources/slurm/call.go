@@ -49,7 +49,7 @@ func (c *Client) call(ctx context.Context, op, method, path string, body any) (*
 		case a != nil && a.versionGone() && !renegotiated:
 			renegotiated = true
 			c.forget(version)
-		case a != nil && a.authDoubtful() && !renewed && c.token.renewed(used):
+		case a != nil && a.authDoubtful() && !renewed && c.token.Renewed(used):
 			renewed = true
 		default:
 			return a, fault
@@ -59,7 +59,7 @@ func (c *Client) call(ctx context.Context, op, method, path string, body any) (*
 
 // send makes one request and judges the answer; used is the token it carried.
 func (c *Client) send(ctx context.Context, op, method, version, path string, payload []byte) (a *answer, used string, fault *sources.Error) {
-	used, err := c.token.current()
+	used, err := c.token.Current()
 	if err != nil {
 		return nil, "", &sources.Error{Kind: sources.KindForbidden, Op: op, Message: err.Error(), Err: err}
 	}

@@ -50,7 +50,7 @@ func (noMeter) DecodeFailed(string)       {}
 type Client struct {
 	base     string // scheme://host of every request
 	user     string
-	token    *token
+	token    *sources.Token
 	versions []string
 	http     *http.Client
 	wait     func(context.Context, time.Duration) error
@@ -119,7 +119,10 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 		log = hclog.NewNullLogger()
 	}
 	return &Client{
-		base: base, user: user, token: &token{value: c.Token, file: c.TokenFile}, versions: versions,
+		base: base, user: user, token: &sources.Token{
+			Of: "SLURM", Value: c.Token, File: c.TokenFile,
+			Prefix: "SLURM_JWT=", Hint: ": write the output of `scontrol token` into it",
+		}, versions: versions,
 		http: client, wait: options.Wait, clock: clock, log: log.Named("slurm"), meter: meter,
 		deciding: make(chan struct{}, 1), strange: map[string]string{},
 	}, nil

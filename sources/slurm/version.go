@@ -86,7 +86,7 @@ func (c *Client) negotiate(ctx context.Context, op string) (string, *sources.Err
 			return version, nil
 		case a.versionGone():
 			continue
-		case a.authDoubtful() && !renewed && c.token.renewed(used):
+		case a.authDoubtful() && !renewed && c.token.Renewed(used):
 			renewed = true
 			i-- // the same version again, once
 		case fault != nil:
