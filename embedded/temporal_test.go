@@ -240,7 +240,7 @@ func TestMusterTemporalTellsWhyItDoesNotRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { _ = listener.Close() }) // after the parallel cases
 	_, taken, err := net.SplitHostPort(listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,9 @@ func TestMusterTemporalTellsWhyItDoesNotRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			said, err := exec.CommandContext(t.Context(), program, tt.args...).CombinedOutput()
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			defer cancel()
+			said, err := exec.CommandContext(ctx, program, tt.args...).CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != tt.code || !strings.Contains(string(said), tt.says) {
 				t.Errorf("it ended with %v, want %d, and said %s", err, tt.code, said)
