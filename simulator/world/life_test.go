@@ -103,7 +103,7 @@ func TestLifeGoesOn(t *testing.T) {
 	if n := steps(); n < 200 || n > 500 {
 		t.Errorf("%d things happened in an hour", n)
 	}
-	h.at = h.at.Add(5 * time.Hour)
+	h.at = h.at.Add(2 * time.Hour)
 	if last := rented(); last < first/3 {
 		t.Errorf("customers have %d machines, it were %d", last, first)
 	}
