@@ -21,6 +21,7 @@ func (s *Service) Check(ctx context.Context, r Request) (Report, error) {
 	if len(r.Devices) > MaxDevices {
 		return Report{}, &Error{CodeTooManyDevices, fmt.Sprintf("a check takes at most %d devices", MaxDevices)}
 	}
+	r = r.clean()
 	var report Report
 	err := s.devices.Surveying(ctx, func(tx pgx.Tx, bundle *engine.Bundle, of func(int64) (*devices.Admission, error)) error {
 		a, ok := s.open(bundle, &r)
@@ -124,8 +125,11 @@ func namesOf(all []fleet.Device) map[int64]string {
 func refusedOr(err error, doing string) error {
 	var refused *RefusedError
 	var coded *Error
-	if err == nil || errors.As(err, &refused) || errors.As(err, &coded) {
+	switch {
+	case err == nil || errors.As(err, &refused) || errors.As(err, &coded):
 		return err
+	case store.LockTimedOut(err):
+		return &Error{CodeBusy, doing + " waited too long for what others are changing: try again"}
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

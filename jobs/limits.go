@@ -91,7 +91,7 @@ func (a *admission) caps(ctx context.Context, tx pgx.Tx, l *engine.Limits, site 
 			if len(c.Classes) > 0 && !slices.Contains(c.Classes, d.Class.String()) || has(&c.Scope, "rack") && d.RackID == 0 {
 				continue
 			}
-			in, name := scopeOf(&c.Scope, d, a.workflow.Slug, site, a.racks[d.RackID])
+			in, name := scopeOf(&c.Scope, d, a.workflow.Slug, site, cmp.Or(a.racks[d.RackID], fmt.Sprintf("rack %d", d.RackID)))
 			key := fmt.Sprintf("%s %+v", c.Name, in)
 			if under[key] == nil {
 				under[key] = &counted{cap: c, in: in, name: name, devices: map[int64]bool{}}

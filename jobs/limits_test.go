@@ -122,3 +122,19 @@ func TestACancelTripsNoBreaker(t *testing.T) {
 	must(t, err)
 	w.submit(exclusive, ids...)
 }
+
+func TestTheShippedCapsBoundWhatOneMistakeTakes(t *testing.T) {
+	w := newWorld(t)
+	b, err := shipped()
+	must(t, err)
+	w.svc.Limit(b.Limits().Caps, b.Limits().Breakers)
+	ids := w.devices(100)
+	w.submit(taking, ids[:18]...) // as many as unenrolment allows at a site
+	r := w.refused(w.submission(taking, ids[20:40]...), jobs.CodeBlastCapExceeded)
+	for _, refusal := range r.Refusals {
+		if !strings.Contains(refusal.Policy, "policies/limits/") || refusal.Actual == "" || refusal.Expected == "" {
+			t.Errorf("%+v", refusal)
+		}
+	}
+	w.submit(exclusive, ids[40:]...)
+}

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
 )
 
 // MaxDevices is how many devices one request may name.
@@ -45,6 +47,20 @@ type Submission struct {
 	Force          bool   // who asks may take machines from their customers
 	By             devices.Caller
 	IdempotencyKey string // "": none
+}
+
+// clean makes a copy of what the caller wrote that the database takes. What is no
+// JSON stays as it is: whoever validates it says what is wrong.
+func (r Request) clean() Request {
+	r.Devices = slices.Clone(r.Devices)
+	for i := range r.Devices {
+		r.Devices[i].Name = store.Clean(r.Devices[i].Name)
+	}
+	r.Site, r.Workflow = store.Clean(r.Site), store.Clean(r.Workflow)
+	if parameters, err := store.CleanJSON(r.Parameters); err == nil {
+		r.Parameters = parameters
+	}
+	return r
 }
 
 // hash tells submissions apart: equal ones ask for the same, however they are
@@ -94,6 +110,7 @@ const (
 	CodeJobTerminal          = "job_terminal"
 	CodeBreakerNotFound      = "breaker_not_found"
 	CodeReasonMissing        = "reason_missing"
+	CodeBusy                 = "busy" // the same again may succeed
 )
 
 // Verdict is what is said of one device of a request.

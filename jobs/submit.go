@@ -31,7 +31,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (Submitted, error)
 	if sub.Through == "" {
 		sub.Through = throughJobs
 	}
-	sub.Reason = strings.TrimSpace(store.Clean(sub.Reason))
+	sub.Request, sub.Reason, sub.IdempotencyKey = sub.Request.clean(), strings.TrimSpace(store.Clean(sub.Reason)), store.Clean(sub.IdempotencyKey)
 	hash := sub.hash()
 	if sub.IdempotencyKey != "" { // what it once asked for may be refused by now
 		done, err := s.repeated(ctx, &sub, hash)

@@ -295,3 +295,24 @@ func TestDevicesOfOtherSitesDoNotExist(t *testing.T) {
 	_, err = w.svc.Cancel(w.ctx(), done.Job.ID, "", s.By, []string{"lab"})
 	coded(t, err, jobs.CodeJobNotFound)
 }
+
+func TestAnyTextCanBeStored(t *testing.T) {
+	w := newWorld(t)
+	w.device("a")
+	s := w.submission(cohort)
+	s.Devices, s.Site = []jobs.Ref{{Name: "A\x00"}, {Name: "\xff"}}, "lab\x00"
+	s.Parameters = []byte(`{"test_slug": "x", "test_params": {"k\u0000": "v\u0000"}}`)
+	s.Reason, s.IdempotencyKey = "because\x00", "k\x00"
+	r, err := w.svc.Check(w.ctx(), s.Request)
+	must(t, err)
+	if r.Devices[0].Name != "a" || r.Parameters["test_slug"] != "x" {
+		t.Fatalf("%+v", r)
+	}
+	if _, err := w.svc.Submit(w.ctx(), s); err == nil || !err.(*jobs.RefusedError).Has(jobs.CodeDeviceNotFound) {
+		t.Fatalf("%v", err)
+	}
+	a := w.submission(shared)
+	a.Devices, a.Reason, a.IdempotencyKey, a.By.Name = []jobs.Ref{{Name: " A"}}, "because\x00", "k\x00", "ann"
+	_, err = w.svc.Submit(w.ctx(), a)
+	must(t, err)
+}

@@ -173,6 +173,13 @@ func DataError(err error) bool {
 	return pg.Code[:2] == "22" || pg.Code[:2] == "23"
 }
 
+// LockTimedOut reports whether a statement waited too long for what another
+// transaction holds.
+func LockTimedOut(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
 // Clock gives the present instant.
 type Clock func() time.Time
 

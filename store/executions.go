@@ -122,7 +122,7 @@ func ClaimCancel(ctx context.Context, tx pgx.Tx) (*fleet.Execution, error) {
 }
 
 func claim(ctx context.Context, tx pgx.Tx, which, doing string) (*fleet.Execution, error) {
-	rows, err := tx.Query(ctx, "select "+executionColumns+" from executions e where "+which+" order by e.due_at limit 1 for no key update of e skip locked", pgx.QueryExecModeCacheDescribe)
+	rows, err := tx.Query(ctx, "select "+executionColumns+" from executions e where "+which+" order by e.due_at limit 1 for no key update of e skip locked")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}

@@ -51,7 +51,12 @@ func ListJobs(ctx context.Context, q Querier, f JobFilter) ([]JobRow, error) {
 	anyOf(w, "j.workflow", f.Workflows)
 	anyOf(w, "j.status", f.Statuses)
 	anyOf(w, "j.requested_by", f.RequestedBy)
-	equal(w, "not job_ended(j.status)", f.Open)
+	switch { // as the index of open jobs has it
+	case f.Open != nil && *f.Open:
+		w.terms = append(w.terms, "j.status in ('pending', 'running', 'cancellation_requested')")
+	case f.Open != nil:
+		w.terms = append(w.terms, "job_ended(j.status)")
+	}
 	if len(f.Devices) > 0 {
 		w.add("j.id in (select job_id from job_devices where device_id = any(?))", f.Devices)
 	}
