@@ -35,6 +35,8 @@ type AnswerError struct {
 		Detail    string `json:"detail"`
 	} `json:"errors"`
 	RequestID string `json:"request_id"`
+
+	Eligibility json.RawMessage `json:"eligibility"` // of a submission that is refused
 }
 
 func (e *AnswerError) Error() string {
@@ -54,9 +56,11 @@ func (e *AnswerError) Refused() bool { return e.Status < http.StatusInternalServ
 
 // Client asks one server.
 type Client struct {
-	base  string
-	token string
-	http  *http.Client
+	base   string
+	token  string
+	key    string // of posts that are made once
+	http   *http.Client
+	stream *http.Client // without a time-out
 }
 
 // New makes a client. Redirects are not followed: a token goes to the server
@@ -66,10 +70,11 @@ func New(c Credentials) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("%q is no address of a server: it begins with http:// or https://", c.URL)
 	}
-	return &Client{base: strings.TrimRight(c.URL, "/"), token: c.Token, http: &http.Client{
-		Timeout:       timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{
+		base: strings.TrimRight(c.URL, "/"), token: c.Token,
+		http: &http.Client{Timeout: timeout, CheckRedirect: stay}, stream: &http.Client{CheckRedirect: stay},
+	}, nil
 }
 
 // Get reads a path below /api/v1 into a value.
@@ -129,16 +134,27 @@ func All[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 	return page.Items, err
 }
 
-func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("ask the server: %w", err)
+		return nil, fmt.Errorf("ask the server: %w", err)
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if body != nil && c.key != "" {
+		r.Header.Set("Idempotency-Key", c.key)
+	}
+	return r, nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
+	r, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return err
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
@@ -152,7 +168,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	if err != nil {
 		return fmt.Errorf("%w at %s: its answer broke off: %w", ErrUnreachable, c.base, err)
 	}
-	if answer.StatusCode != http.StatusOK {
+	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return problem(c.base+path, answer, data)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
