@@ -96,7 +96,7 @@ type Writer struct {
 	like    *likeness        // nil: every device is looked at
 }
 
-// Limits are the times and shares of policies/limits.
+// Limits are the times, shares and bounds of policies/limits.
 type Limits struct {
 	Sources         map[string]Pace
 	MissingAtOnce   int
@@ -105,6 +105,35 @@ type Limits struct {
 	HealthHold      time.Duration
 	FutureTolerance time.Duration
 	OverdueAfter    map[facts.ProvisionState]time.Duration
+	Caps            []BlastCap // in the order of names
+	Breakers        []Breaker  // in the order of names
+}
+
+// Scope says what a cap or a breaker counts apart: each combination of the
+// dimensions in Per (fleet, site, rack, class, workflow) is one.
+type Scope struct {
+	Name      string
+	Per       []string
+	Workflows []string // whose work counts, nil for every one
+	Pos       Pos
+}
+
+// BlastCap bounds how many devices may be under disruptive locks at once in each
+// of its scopes.
+type BlastCap struct {
+	Scope
+	Classes []string // whose devices count, nil for every one
+	Devices int      // 0 where only the share bounds
+	Share   float64  // of the devices of the scope, but at least one; 0 where only the number bounds
+}
+
+// Breaker opens when FailureShare of the devices that ended within Window failed,
+// once MinRuns have ended.
+type Breaker struct {
+	Scope
+	Window       time.Duration
+	MinRuns      int
+	FailureShare float64
 }
 
 // Pace is how often a source is read, and how old its facts may be.

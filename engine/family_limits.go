@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"cuelang.org/go/cue"
@@ -53,5 +55,34 @@ func (c *compiler) limits(b *Bundle, v cue.Value) {
 	if round := l.Sources["bmc"].Interval; l.HealthHold > 0 && l.HealthHold < round {
 		c.fail(writtenAt(v.LookupPath(cue.ParsePath("health_hold"))), "limits.health_hold: %s ends before the next round over the BMCs, %s later: no reading would last", l.HealthHold, round)
 	}
+	c.caps(v, &l)
 	b.limitValues = l
+}
+
+// caps decodes what may go wrong at once.
+func (c *compiler) caps(v cue.Value, l *Limits) {
+	scopes := func(field string, f func(scope Scope, entry cue.Value)) {
+		found := v.LookupPath(cue.ParsePath(field))
+		if !found.Exists() {
+			return
+		}
+		c.each(found, "limits."+field, func(name string, entry cue.Value) {
+			f(Scope{Name: name, Per: textsOf(entry, "per"), Workflows: textsOf(entry, "workflows"), Pos: writtenAt(entry.LookupPath(cue.ParsePath("per")))}, entry)
+		})
+	}
+	share := func(entry cue.Value, field string) float64 {
+		share, err := entry.LookupPath(cue.ParsePath(field)).Float64()
+		if err != nil {
+			return 0 // left out
+		}
+		return share
+	}
+	scopes("blast_caps", func(scope Scope, entry cue.Value) {
+		l.Caps = append(l.Caps, BlastCap{Scope: scope, Classes: textsOf(entry, "classes"), Devices: c.count(entry, "devices"), Share: share(entry, "share")})
+	})
+	scopes("breakers", func(scope Scope, entry cue.Value) {
+		l.Breakers = append(l.Breakers, Breaker{Scope: scope, Window: c.duration(entry, "window"), MinRuns: c.count(entry, "min_runs"), FailureShare: share(entry, "failure_share")})
+	})
+	slices.SortFunc(l.Caps, func(a, b BlastCap) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Breakers, func(a, b Breaker) int { return strings.Compare(a.Name, b.Name) })
 }

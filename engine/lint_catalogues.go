@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -17,6 +18,21 @@ func (l *linter) catalogues(values packages) {
 	l.refusals(entriesOf(values["policies/eligibility"], "refusals"), policies)
 	for _, workflow := range workflows {
 		l.parameters(workflow)
+	}
+	l.caps(entriesOf(values["policies/limits"].LookupPath(cue.ParsePath("limits")), "blast_caps"), workflows)
+}
+
+// caps tells of caps that never count a device.
+func (l *linter) caps(caps, workflows []entry) {
+	disruptive := map[string]bool{}
+	for _, workflow := range workflows {
+		disruptive[workflow.name] = flagOf(workflow.value, "disruptive")
+	}
+	for _, one := range caps {
+		counted := textsOf(one.value, "workflows")
+		if len(counted) > 0 && !slices.ContainsFunc(counted, func(name string) bool { return disruptive[name] }) {
+			l.say(writtenAt(one.value.LookupPath(cue.ParsePath("workflows"))), Warning, "limits.blast_caps.%s counts no device: none of its workflows is disruptive", one.name)
+		}
 	}
 }
 

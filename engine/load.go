@@ -135,7 +135,24 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 			own[dir] = findingsOf(err, src, dir, v)
 		}
 	}
-	return values, gathered(dirs, own)
+	return values, atWorkflows(gathered(dirs, own), values)
+}
+
+// atWorkflows puts what is said of a workflow without eligibility where the
+// workflow is: of what is missing CUE knows no place.
+func atWorkflows(findings []Finding, values packages) []Finding {
+	for i := range findings {
+		f := &findings[i]
+		slug, ok := strings.CutPrefix(f.Message, "eligibility.")
+		if slug, ok = strings.CutSuffix(slug, ": is missing"); !ok || strings.Contains(slug, ".") {
+			continue
+		}
+		workflow := values["policies/workflows"].LookupPath(cue.MakePath(cue.Str("workflows"), cue.Str(slug)))
+		if at := entryField(workflow, "title"); workflow.Exists() && at.policy() {
+			*f = findingAt(at, f.Severity, "eligibility.%s is missing: say in policies/eligibility/%[1]s.cue which devices the workflow may run on", slug)
+		}
+	}
+	return findings
 }
 
 // gathered joins the findings of all packages. A package repeats the errors of

@@ -42,7 +42,7 @@ type parameters struct {
 const parametersDef = "#parameters"
 
 func parametersOf(v cue.Value) (*parameters, error) {
-	if !v.Exists() {
+	if !v.Exists() || v.Err() == nil && v.IncompleteKind() != cue.StructKind {
 		return nil, errors.New("is missing: write {} for a workflow without parameters")
 	}
 	if err := v.Err(); err != nil {
