@@ -62,10 +62,10 @@ check: muster ## Formats, linters, policies, generated files, the table of impor
 	$(GO) tool cue vet -c ./...
 	$(BIN) vet --strict --quiet
 	$(BIN) test --coverage >/dev/null || { $(BIN) test; exit 1; }
-	$(GO) test ./facts/gen .
+	$(GO) test ./facts/gen ./jobs/codes/gen .
 
 generate: ## Write the generated files anew.
-	$(GO) generate ./facts
+	$(GO) generate ./facts ./jobs/codes
 
 test: ## Every test that needs no other system than PostgreSQL's programs.
 	$(GO) test -race -timeout 20m $(TEST_FLAGS) $(TEST)
