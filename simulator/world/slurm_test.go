@@ -162,6 +162,10 @@ func TestWhereANodeCanBeSent(t *testing.T) {
 				if n := slurmNode(w, "x"); n.Has(SlurmNotResponding) == n.Ping.IsZero() {
 					t.Errorf("%d: it is %v and asked at %s", generation, n.Flags, n.Ping)
 				}
+				last := c.states[len(c.states)-1]
+				if n := slurmNode(w, "x"); n.LastBusy().Equal(h.at) != (n.Base == SlurmIdle && slices.Contains([]string{"RESUME", "UNDRAIN", "IDLE"}, last)) && !c.fails {
+					t.Errorf("%d: last busy at %s", generation, n.LastBusy())
+				}
 				h.at = h.at.Add(slurmdPing)
 				got := slurmNode(w, "x")
 				if got.Base != c.base || !slices.Equal(got.Flags, c.flags) || (got.Reason != "") != (c.reason || generation == 42) || errors.Is(err, ErrSlurmTransition) != c.fails {

@@ -41,8 +41,10 @@ type update struct {
 // Drain keeps new work off a node; work that runs goes on (facts.Complete
 // tells when it has left). mark is muster:JOB. A node that is drained already
 // counts as drained and is not touched: nobody's reason is overwritten. It may
-// be called again with the same mark until it succeeds; called again while the
-// drain stands it refreshes what tells it from somebody else's (see drainMark).
+// be called again with the same mark until it succeeds. Called again while the
+// drain stands it refreshes what tells it from somebody else's (see drainMark):
+// who has a node rebooted calls it when the work has left, and while the node is
+// away.
 //
 // Errors: KindMissing (no such node), KindRefused with NotCapable (an API
 // without node writes), KindForbidden, KindConflict, KindTransient.

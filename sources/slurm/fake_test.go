@@ -32,7 +32,7 @@ type fakeNode struct {
 	reason, setBy  string
 	changed        int64
 	extra, comment string
-	busy, started  int64 // last busy, start of its slurmd
+	busy           int64
 	silent         bool
 }
 
@@ -43,7 +43,7 @@ func newFake(generation, count int) *fake {
 		45: {"v0.0.42", "v0.0.43", "v0.0.44", "v0.0.45"},
 	}[generation]
 	for i := 1; i <= count; i++ {
-		f.nodes[fmt.Sprintf("n%04d", i)] = &fakeNode{states: []string{"IDLE"}, busy: f.now - 3600, started: f.now - 3600}
+		f.nodes[fmt.Sprintf("n%04d", i)] = &fakeNode{states: []string{"IDLE"}, busy: f.now - 3600}
 	}
 	return f
 }
@@ -226,7 +226,7 @@ func (f *fake) silence(n *fakeNode) {
 
 func (f *fake) answers(n *fakeNode) {
 	n.without("NOT_RESPONDING")
-	n.silent, n.started = false, f.now
+	n.silent = false
 	if strings.HasPrefix(n.reason, "Not responding") {
 		n.states[0], n.busy = "IDLE", f.now
 	}
@@ -235,7 +235,7 @@ func (f *fake) answers(n *fakeNode) {
 // wire writes a node as the generation does.
 func (f *fake) wire(name string) map[string]any {
 	n := f.nodes[name]
-	out := map[string]any{"name": name, "reason": n.reason, "reason_set_by_user": n.setBy, "comment": n.comment, "extra": n.extra, "partitions": []string{"main"}, "last_busy": n.busy, "slurmd_start_time": n.started}
+	out := map[string]any{"name": name, "reason": n.reason, "reason_set_by_user": n.setBy, "comment": n.comment, "extra": n.extra, "partitions": []string{"main"}, "last_busy": n.busy}
 	if f.generation == 38 {
 		flags := append([]string{}, n.states[1:]...)
 		out["state"], out["state_flags"], out["reason_changed_at"] = strings.ToLower(n.states[0]), flags, n.changed

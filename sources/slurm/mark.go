@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/musterhq/muster/facts"
 )
@@ -19,10 +18,6 @@ var wordForm = regexp.MustCompile(`\S+`)
 // answered for SlurmdTimeout. Releases differ: 24.11 and 26.05 add it and set
 // the reason's time anew, 22.05 leaves a reason as it is.
 const silence = " : Not responding"
-
-// returning is how long after the start of its slurmd slurmctld takes a node
-// back by itself (ReturnToService=2). Seen: within the same second.
-const returning = 5 * time.Second
 
 // stamp is what was read back of a drain. It stands beside our mark and tells
 // that drain from a later one.
@@ -48,21 +43,19 @@ func (n *node) drainMark() string {
 		return ""
 	}
 	at := f.ReasonChangedAt.Unix()
-	if at == s.reasonAt || at > s.reasonAt && strings.HasSuffix(f.Reason.Value, silence) && n.restedSince(s) {
+	if at == s.reasonAt || s.reasonAt != 0 && at > s.reasonAt && strings.HasSuffix(f.Reason.Value, silence) && n.unresumed(s) {
 		return reason
 	}
 	return ""
 }
 
-// restedSince tells that nobody resumed a node since it was stamped. A resume
-// makes it busy now, in SLURM's eyes, a silence does not; nor has SLURM's taking
-// it back when its slurmd started anew, after the silence, been a resume.
-func (n *node) restedSince(s stamp) bool {
-	if s.rested == 0 || n.lastBusy.IsZero() {
-		return false
-	}
-	back := n.lastBusy.Sub(n.slurmdStart)
-	return n.lastBusy.Unix() == s.rested || !n.slurmdStart.Before(n.facts.ReasonChangedAt) && back >= 0 && back <= returning
+// unresumed tells that nobody resumed a node since it was stamped, as it has its
+// reason still: a resume either clears that or, in releases that keep it, makes
+// the node busy now in SLURM's eyes. A silence does not, but the end of work, a
+// restart of slurmctld and its taking the node back by itself
+// (ReturnToService=2) do as well: after those it cannot be told.
+func (n *node) unresumed(s stamp) bool {
+	return n.clears || s.rested != 0 && n.lastBusy.Unix() == s.rested
 }
 
 // working are the states of a node that has work.

@@ -35,7 +35,6 @@ type rawNode struct {
 	Extra           json.RawMessage `json:"extra"`
 	Partitions      json.RawMessage `json:"partitions"`
 	LastBusy        json.RawMessage `json:"last_busy"`
-	SlurmdStart     json.RawMessage `json:"slurmd_start_time"`
 }
 
 // node is one node as read.
@@ -44,14 +43,13 @@ type node struct {
 	facts      facts.Slurm
 	hasExtra   bool // the API has the field
 	hasComment bool
+	clears     bool // a resume takes the reason with it
 
-	// Zero where they cannot be read.
-	lastBusy    time.Time // when it had work, was resumed or came into service
-	slurmdStart time.Time // by its own clock
+	lastBusy time.Time // when it had work, was resumed or came into service; zero where it cannot be read
 }
 
-// decode reads one element of nodes[]. ok is false without a readable name.
-func decode(raw json.RawMessage) (n node, ok bool) {
+// decode reads one element of nodes[], as an API version writes it. ok is false without a readable name.
+func decode(raw json.RawMessage, version string) (n node, ok bool) {
 	var r rawNode
 	if json.Unmarshal(raw, &r) != nil {
 		return node{}, false
@@ -60,7 +58,7 @@ func decode(raw json.RawMessage) (n node, ok bool) {
 	if err != nil || !known || name == "" || sources.CleanText(name, maxName) != name || strings.ContainsRune(name, utf8.RuneError) {
 		return node{}, false
 	}
-	n = node{name: name, hasExtra: present(r.Extra), hasComment: present(r.Comment)}
+	n = node{name: name, hasExtra: present(r.Extra), hasComment: present(r.Comment), clears: versionNumber(version) >= firstClearing}
 	f := &n.facts
 	f.Listed = facts.True
 	lose := func(fact, why string) {
@@ -93,7 +91,6 @@ func decode(raw json.RawMessage) (n node, ok bool) {
 		lose("partitions", sources.ReasonDecodeFailed)
 	}
 	n.lastBusy, _ = instant(r.LastBusy)
-	n.slurmdStart, _ = instant(r.SlurmdStart)
 	f.DrainMark = n.drainMark()
 	return n, true
 }

@@ -94,7 +94,7 @@ func TestABadFieldCostsThatField(t *testing.T) {
 		}
 		fields[c.field] = json.RawMessage(c.value)
 		raw, _ := json.Marshal(fields)
-		n, ok := decode(raw)
+		n, ok := decode(raw, "v0.0.42")
 		if !ok || !reflect.DeepEqual(n.facts, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, n.facts, c.want)
 		}
@@ -107,7 +107,7 @@ func TestABadFieldCostsThatField(t *testing.T) {
 func TestANodeWithoutAReadableNameIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{`{}`, `{"name":""}`, `{"name":null}`, `{"name":7}`, `{"name":"a\u0000b"}`, `{"name":"a\ud800"}`, `{"name":"` + strings.Repeat("x", 300) + `"}`, `7`, `null`, `[]`, `"n1"`} {
-		if n, ok := decode(json.RawMessage(raw)); ok {
+		if n, ok := decode(json.RawMessage(raw), "v0.0.42"); ok {
 			t.Errorf("%s is taken for node %q", raw, n.name)
 		}
 	}
@@ -116,7 +116,7 @@ func TestANodeWithoutAReadableNameIsDropped(t *testing.T) {
 func TestTextsAreBounded(t *testing.T) {
 	t.Parallel()
 	long, _ := json.Marshal(strings.Repeat("é", 20000))
-	n, ok := decode(json.RawMessage(fmt.Sprintf(`{"name":"n1","state":["IDLE"],"reason":%s,"comment":%s}`, long, long)))
+	n, ok := decode(json.RawMessage(fmt.Sprintf(`{"name":"n1","state":["IDLE"],"reason":%s,"comment":%s}`, long, long)), "v0.0.42")
 	if !ok || len(n.facts.Reason.Value) > maxText || len(n.facts.Comment) > maxNotes {
 		t.Errorf("reason %d, comment %d bytes", len(n.facts.Reason.Value), len(n.facts.Comment))
 	}
@@ -135,7 +135,7 @@ func TestDecodeStandsAnyElement(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(fields)
-		n, ok := decode(raw)
+		n, ok := decode(raw, "v0.0.42")
 		if !ok || n.name != "n1" {
 			t.Fatalf("%s is dropped", raw)
 		}

@@ -26,7 +26,7 @@ func (c *Client) List(ctx context.Context, yield func([]sources.Record) error) (
 	if err != nil {
 		return sources.End{}, &sources.Error{Kind: sources.KindTransient, Op: op, Message: err.Error()}
 	}
-	records, dropped := c.records(elements, a.at)
+	records, dropped := c.records(elements, a)
 	if dropped > 0 {
 		c.log.Warn("SLURM lists nodes whose name cannot be read", "count", dropped)
 	}
@@ -56,11 +56,11 @@ func (a *answer) elements() ([]json.RawMessage, error) {
 
 // records decodes element by element. A name that comes twice is one record;
 // if the two differ, neither is believed.
-func (c *Client) records(elements []json.RawMessage, at time.Time) (records []sources.Record, dropped int) {
+func (c *Client) records(elements []json.RawMessage, a *answer) (records []sources.Record, dropped int) {
 	records = make([]sources.Record, 0, len(elements))
 	place := make(map[string]int, len(elements))
 	for _, element := range elements {
-		n, ok := decode(element)
+		n, ok := decode(element, a.version)
 		if !ok {
 			dropped++
 			continue
@@ -72,7 +72,7 @@ func (c *Client) records(elements []json.RawMessage, at time.Time) (records []so
 			continue
 		}
 		place[n.name] = len(records)
-		records = append(records, c.record(n, at))
+		records = append(records, c.record(n, a.at))
 	}
 	c.forgetStrange(place)
 	return records, dropped
@@ -150,7 +150,7 @@ func (c *Client) read(ctx context.Context, op, name string) (n node, at time.Tim
 	if len(elements) != 1 {
 		return node{}, at, &sources.Error{Kind: sources.KindTransient, Op: op, Message: fmt.Sprintf("SLURM answers with %d nodes in place of one", len(elements))}
 	}
-	n, ok := decode(elements[0])
+	n, ok := decode(elements[0], a.version)
 	if !ok || n.name != name {
 		return node{}, at, &sources.Error{Kind: sources.KindTransient, Op: op, Message: fmt.Sprintf("SLURM answers with another node, %q", n.name)}
 	}

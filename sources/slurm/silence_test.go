@@ -17,7 +17,7 @@ func TestWhoseADrainIsAfterASilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		do   func(s scene, n *fakeNode)
 		ours bool
-		in42 bool // where it differs there, as 24.11 keeps reasons
+		in42 bool // in 24.11, which keeps reasons
 	}{
 		"silent":              {func(s scene, n *fakeNode) { s.silence(n) }, true, true},
 		"silent and back":     {func(s scene, n *fakeNode) { s.silence(n); s.now += 60; s.answers(n) }, true, true},
@@ -27,12 +27,14 @@ func TestWhoseADrainIsAfterASilence(t *testing.T) {
 			s.now += 60
 			s.answers(n)
 			n.states[0], n.busy = "IDLE", s.now
-		}, true, true},
-		"taken back, and its slurmd started again later": {func(s scene, n *fakeNode) {
+		}, true, false},
+		"resumed and drained with no reason before it, taken back by SLURM": {func(s scene, n *fakeNode) {
+			resume(s, n)
+			s.drain(n)
 			s.silence(n)
 			s.now += 60
 			s.answers(n)
-			n.states[0], n.busy, n.started = "IDLE", s.now, s.now+600
+			n.states[0], n.busy = "IDLE", s.now
 		}, false, false},
 		"resumed and drained with no reason in the silence": {func(s scene, n *fakeNode) {
 			s.silence(n)
@@ -48,8 +50,8 @@ func TestWhoseADrainIsAfterASilence(t *testing.T) {
 		"registered with less than it has": {func(s scene, n *fakeNode) {
 			n.reason, n.changed = n.reason+" : gres/gpu count reported lower than configured (1 < 2)", s.now
 		}, false, false},
-		"work whose end is not told from a resume": {func(s scene, n *fakeNode) { n.busy = s.now; s.silence(n) }, false, false},
-		"an idle time that is not told":            {func(s scene, n *fakeNode) { n.busy = 0; s.silence(n) }, false, false},
+		"work whose end is not told from a resume": {func(s scene, n *fakeNode) { n.busy = s.now; s.silence(n) }, true, false},
+		"an idle time that is not told":            {func(s scene, n *fakeNode) { n.busy = 0; s.silence(n) }, true, false},
 		"a reason older than ours":                 {func(s scene, n *fakeNode) { s.silence(n); n.changed = 1 }, false, false},
 		"slurmctld restarted":                      {func(s scene, n *fakeNode) { n.busy = s.now }, true, true},
 	} {
@@ -62,16 +64,19 @@ func TestWhoseADrainIsAfterASilence(t *testing.T) {
 				s.foreign(func(n *fakeNode) { c.do(s, n) })
 				writes := len(s.writes)
 				got, err := s.c.Drain(t.Context(), "n0001", mark, "x")
-				want, kind := DrainedByOther, sources.KindConflict
-				if c.ours {
+				want, ours := DrainedByOther, c.ours
+				if s.generation == 42 {
+					ours = c.in42
+				}
+				if ours {
 					want = DrainedByUs
 				} else if len(s.writes) != writes {
 					t.Errorf("written: %q", s.writes[writes:])
 				}
-				if err != nil || got.Outcome != want || (got.Facts.DrainMark == mark) != c.ours {
+				if err != nil || got.Outcome != want || (got.Facts.DrainMark == mark) != ours {
 					t.Fatalf("drain: %+v %v; node %+v", got, err, s.node)
 				}
-				if got, err := s.c.Resume(t.Context(), "n0001", mark); c.ours && err != nil || !c.ours && sources.KindOf(err) != kind || s.node.has("DRAIN") == c.ours {
+				if got, err := s.c.Resume(t.Context(), "n0001", mark); ours && err != nil || !ours && sources.KindOf(err) != sources.KindConflict || s.node.has("DRAIN") == ours {
 					t.Errorf("resume: %+v %v; node %+v", got, err, s.node)
 				}
 			})
@@ -102,7 +107,7 @@ func TestADrainThatIsLookedAtStaysOurs(t *testing.T) {
 		s.foreign(func(n *fakeNode) { s.silence(n) })
 		look(true)
 		look(false)
-		s.foreign(func(n *fakeNode) { s.answers(n); n.states[0], n.busy = "IDLE", s.now+3600 })
+		s.foreign(func(n *fakeNode) { s.answers(n); n.states[0], n.busy = "IDLE", s.now+3600 }) // ReturnToService=2
 		look(true)
 		s.foreign(func(n *fakeNode) { s.silence(n); n.changed += 7200 })
 		look(true)

@@ -16,10 +16,13 @@ type Capabilities struct {
 	NodeCreate bool   // POST /new/node
 }
 
-// The first versions that can write and create nodes.
+// The first versions that can write nodes and create them, and the first that
+// only releases serve whose RESUME clears the reason, whatever others do: 24.11
+// (v0.0.42) keeps it, 26.05 (v0.0.45) does not.
 const (
-	firstWrites = 39
-	firstCreate = 44
+	firstWrites   = 39
+	firstCreate   = 44
+	firstClearing = 45
 )
 
 // Capabilities negotiates the version, if none is, and tells what it can do.
