@@ -56,7 +56,7 @@ func (s *Service) cancel(ctx context.Context, tx pgx.Tx, w *work, reason string,
 		return err
 	}
 	w.job.CancelRequestedAt, w.changed = s.clock(), true
-	e := store.Ending{Status: fleet.DeviceCancelled, Message: "cancelled by " + by.Name + " before its work began"}
+	e := Ending{Status: fleet.DeviceCancelled, Message: "cancelled by " + by.Name + " before its work began"}
 	if err := w.recall(ctx, tx, e, func(*fleet.Execution) bool { return true }); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (s *Service) cancel(ctx context.Context, tx pgx.Tx, w *work, reason string,
 // recall ends what was not handed to Temporal and is chosen: under the lock of
 // each execution's row, so that it never starts. One whose devices run was
 // started all the same, by a dispatcher that died before it could say so.
-func (w *work) recall(ctx context.Context, tx pgx.Tx, e store.Ending, chosen func(*fleet.Execution) bool) error {
+func (w *work) recall(ctx context.Context, tx pgx.Tx, e Ending, chosen func(*fleet.Execution) bool) error {
 	all, err := store.LockExecutions(ctx, tx, w.job.ID)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -73,7 +74,7 @@ func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 			if w.job, err = store.LockJob(ctx, tx, id); err != nil {
 				return err
 			}
-			e := store.Ending{Status: fleet.DeviceFailed, Code: failedDispatch, Message: "the work was not handed to Temporal in time; nothing was done"}
+			e := Ending{Status: fleet.DeviceFailed, Code: codes.DispatchExpired, Message: "the work was not handed to Temporal in time; nothing was done"}
 			if err := w.recall(ctx, tx, e, func(x *fleet.Execution) bool {
 				return !x.DispatchBy.IsZero() && !s.db.Now().Before(x.DispatchBy)
 			}); err != nil {
@@ -97,7 +98,7 @@ func (s *Service) Missing(ctx context.Context, workflowID string) (lost bool, er
 	if err != nil || since < s.options.LostAfter {
 		return false, err
 	}
-	return true, s.Close(ctx, workflowID, store.Ending{Status: fleet.DeviceFailed, Code: failedLost, Message: "Temporal knows nothing of this work any more: what it did is not known"})
+	return true, s.Close(ctx, workflowID, Ending{Status: fleet.DeviceFailed, Code: codes.WorkflowHistoryLost, Message: "Temporal knows nothing of this work any more: what it did is not known"})
 }
 
 // Found takes Missing back.

@@ -151,7 +151,7 @@ func (m *model) end(t *rapid.T, i int, cancel bool) {
 	}
 	for _, id := range a.ids {
 		if err == nil && !cancel {
-			err = m.w.svc.Finish(m.w.ctx(), workflowID(a.job, id), id, store.Ending{Status: fleet.DeviceSucceeded})
+			err = m.w.svc.Finish(m.w.ctx(), workflowID(a.job, id), id, jobs.Ending{Status: fleet.DeviceSucceeded})
 		}
 	}
 	if err != nil {
@@ -321,10 +321,10 @@ func TestEverythingAtOnceComesToRest(t *testing.T) {
 				return err
 			}
 			status := []fleet.JobDeviceStatus{fleet.DeviceSucceeded, fleet.DeviceFailed, fleet.DeviceCancelled}[r.IntN(3)]
-			if err := w.svc.Finish(w.ctx(), e.WorkflowID, e.DeviceID, store.Ending{Status: status}); err != nil {
+			if err := w.svc.Finish(w.ctx(), e.WorkflowID, e.DeviceID, jobs.Ending{Status: status}); err != nil {
 				return err
 			}
-			return w.svc.Close(w.ctx(), e.WorkflowID, store.Ending{Status: fleet.DeviceFailed})
+			return w.svc.Close(w.ctx(), e.WorkflowID, jobs.Ending{Status: fleet.DeviceFailed})
 		})
 	}
 	work(func(r *rand.Rand) error {
@@ -347,7 +347,7 @@ func TestEverythingAtOnceComesToRest(t *testing.T) {
 		}
 	}
 	for e, ok := any(rand.New(rand.NewPCG(1, 1))); ok; e, ok = any(rand.New(rand.NewPCG(1, 1))) {
-		must(t, w.svc.Close(w.ctx(), e.WorkflowID, store.Ending{Status: fleet.DeviceFailed, Code: "INTERNAL_ERROR"}))
+		must(t, w.svc.Close(w.ctx(), e.WorkflowID, jobs.Ending{Status: fleet.DeviceFailed, Code: "INTERNAL_ERROR"}))
 	}
 	if n := value[int](w, "select count(*) from device_locks"); n != 0 {
 		t.Errorf("%d locks are left", n)

@@ -8,15 +8,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
-// Failure codes that this package writes itself.
-const (
-	failedInventoryOnly = "DEVICE_INVENTORY_ONLY"
-	failedDispatch      = "DISPATCH_EXPIRED"
-	failedLost          = "WORKFLOW_HISTORY_LOST"
-)
+// Ending is how a device of a job ends.
+type Ending struct {
+	Status  fleet.JobDeviceStatus
+	Code    codes.Failure // of one that failed; without a code it is INTERNAL_ERROR
+	Message string
+}
+
+// stored is the ending as it is written.
+func (e Ending) stored() store.Ending {
+	switch {
+	case e.Status == fleet.DeviceSucceeded:
+		return store.Ending{Status: e.Status}
+	case e.Status == fleet.DeviceFailed && e.Code == "":
+		e.Code = codes.InternalError
+	}
+	return store.Ending{Status: e.Status, Code: string(e.Code), Message: e.Message}
+}
 
 // Begun tells a workflow's first activity what it works on.
 type Begun struct {
@@ -36,7 +48,7 @@ func (s *Service) Begin(ctx context.Context, workflowID string) (Begun, error) {
 			return nil
 		}
 		if !w.job.CancelRequestedAt.IsZero() {
-			if err := w.end(ctx, tx, w.devices(), store.Ending{Status: fleet.DeviceCancelled, Message: "cancelled before its work began"}, true); err != nil {
+			if err := w.end(ctx, tx, w.devices(), Ending{Status: fleet.DeviceCancelled, Message: "cancelled before its work began"}, true); err != nil {
 				return err
 			}
 		} else if err := w.start(ctx, tx); err != nil {
@@ -64,7 +76,7 @@ func (w *work) start(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if len(barred) > 0 {
-		e := store.Ending{Status: fleet.DeviceFailed, Code: failedInventoryOnly, Message: "the device became inventory-only, or left the inventory, before its work began"}
+		e := Ending{Status: fleet.DeviceFailed, Code: codes.DeviceInventoryOnly, Message: "the device became inventory-only, or left the inventory, before its work began"}
 		if err := w.end(ctx, tx, barred, e, true); err != nil {
 			return err
 		}
@@ -87,7 +99,7 @@ func (s *Service) Progress(ctx context.Context, jobID, deviceID int64, phase str
 // already stay as they are, which is no error. A device that succeeded or failed
 // is free at once, unless a child still works on it; one that was cancelled,
 // terminated or timed out is so when its execution is closed.
-func (s *Service) Finish(ctx context.Context, workflowID string, deviceID int64, e store.Ending) error {
+func (s *Service) Finish(ctx context.Context, workflowID string, deviceID int64, e Ending) error {
 	if !e.Status.Ended() {
 		return fmt.Errorf("finish %s: %q is no end", workflowID, e.Status)
 	}
@@ -124,7 +136,7 @@ func (s *Service) Child(ctx context.Context, parent, child string, deviceID int6
 // last activity after a cancel, a child's end, or what Temporal said of it. What
 // of its devices has not ended yet ends so; a child's devices are its parent's to
 // end, and e is not looked at. The devices are free when nothing works on them.
-func (s *Service) Close(ctx context.Context, workflowID string, e store.Ending) error {
+func (s *Service) Close(ctx context.Context, workflowID string, e Ending) error {
 	err := s.changing(ctx, workflowID, func(tx pgx.Tx, w *work) error {
 		if w.execution.State == fleet.ExecutionClosed {
 			return nil
@@ -164,8 +176,8 @@ func (w *work) devices() []int64 {
 func (w *work) close(workflowID string) { w.closing = append(w.closing, workflowID) }
 
 // end ends those of the devices that have not; waiting: only what did not start.
-func (w *work) end(ctx context.Context, tx pgx.Tx, ids []int64, e store.Ending, waiting bool) error {
-	ended, err := store.EndJobDevices(ctx, tx, w.job.ID, ids, e, waiting)
+func (w *work) end(ctx context.Context, tx pgx.Tx, ids []int64, e Ending, waiting bool) error {
+	ended, err := store.EndJobDevices(ctx, tx, w.job.ID, ids, e.stored(), waiting)
 	if err != nil {
 		return err
 	}

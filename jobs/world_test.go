@@ -22,6 +22,7 @@ import (
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/store"
 )
@@ -311,9 +312,9 @@ func (w *world) begin(job fleet.Job, device int64) jobs.Begun {
 	return b
 }
 
-func (w *world) finish(job fleet.Job, device int64, status fleet.JobDeviceStatus, code string) {
+func (w *world) finish(job fleet.Job, device int64, status fleet.JobDeviceStatus, code codes.Failure) {
 	w.t.Helper()
-	must(w.t, w.svc.Finish(w.ctx(), workflowID(job, device), device, store.Ending{Status: status, Code: code, Message: code}))
+	must(w.t, w.svc.Finish(w.ctx(), workflowID(job, device), device, jobs.Ending{Status: status, Code: code, Message: string(code)}))
 }
 
 // temporal remembers what it was told.
