@@ -62,6 +62,7 @@ type answerRule struct {
 	drop         string // before or after
 	times        int    // 0 always
 	skip         int
+	before       func(m *machine) // what comes about meanwhile
 }
 
 func newMachine(t testing.TB, tree map[string]any) *machine {
@@ -163,6 +164,9 @@ func (m *machine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	rule := m.find(req.Method, line)
 	m.mu.Unlock()
 	if rule != nil {
+		if rule.before != nil {
+			rule.before(m)
+		}
 		if rule.delay > 0 {
 			select {
 			case <-time.After(rule.delay):

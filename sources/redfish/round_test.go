@@ -190,12 +190,18 @@ func TestARoundEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	all := addresses(4, 6)
 	f, client, _ := newFleet(t, all...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var ending atomic.Bool
+	f.hold = func(string) {
+		if ending.Load() {
+			cancel()
+		}
+	}
 	stop := errors.New("stop")
 	if _, err := client.List(t.Context(), func([]sources.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	f.hold = func(string) { cancel() }
+	ending.Store(true)
 	if _, err := client.List(ctx, func([]sources.Record) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
