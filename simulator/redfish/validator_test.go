@@ -62,20 +62,24 @@ func TestTheProtocolValidatorFindsNothing(t *testing.T) {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			t.Logf("%s", found[0])
-			if found[2] != "0" || found[3] != "0" || len(found[1]) < 3 {
-				t.Errorf("%s%s", said, complaints(t, dir))
+			if wrong := complaints(t, dir); wrong != "" || len(found[1]) < 3 || found[3] != "0" {
+				t.Errorf("%s%s", said, wrong)
 			}
 		})
 	}
 }
+
+// unlucky is what the validator warns of one really random token in fifty: it
+// tests the bits of a single one at a level of 1%, twice.
+const unlucky = "\tWARN\tThe security token from the X-Auth-Token header may not be sufficiently random\t"
 
 // complaints gives the lines of the reports that are not passed.
 func complaints(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the validator left no report: %v", err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -83,7 +87,9 @@ func complaints(t *testing.T, dir string) string {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "\tFAIL\t") || strings.Contains(line, "\tWARN\t") {
+			if strings.Contains(line, unlucky) {
+				t.Log(line)
+			} else if strings.Contains(line, "\tFAIL\t") || strings.Contains(line, "\tWARN\t") {
 				b.WriteString(line)
 			}
 		}
