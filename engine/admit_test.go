@@ -142,6 +142,9 @@ func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
 			if !slices.Equal(refused, traced) {
 				t.Fatalf("%s: refused %+v, traced %+v", slug, refused, traced)
 			}
+			if ready := b.Admission(slug, r.Parameters).Admit(r); !slices.Equal(refused, ready) {
+				t.Fatalf("%s: refused %+v, by the policy made ready %+v", slug, refused, ready)
+			}
 			unknown := *r
 			bit := uint64(1) << rapid.IntRange(0, 63).Draw(t, "bit")
 			unknown.Conditions = Masks{True: r.Conditions.True &^ bit, Unknown: r.Conditions.Unknown | bit, Present: r.Conditions.Present | bit}
@@ -182,4 +185,59 @@ func TestAdmissionTraceAgreesAndUnknownNeverGains(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is stale closes the gates that rest on it and apply, and no other: a
+// node can be taken from the customers' pool while Ironic is silent.
+func TestStaleFactsCloseOnlyWhatRestsOnThem(t *testing.T) {
+	t.Parallel()
+	b := shippedBundle(t)
+	node := func() *facts.Facts {
+		f := &facts.Facts{}
+		f.Device.DeviceClass, f.Device.InventoryStatus = facts.DeviceClassGpuCompute, facts.InventoryStatusActive
+		f.Device.OperationalStatus, f.Device.InfrastructureRef = facts.OperationalStatusValidation, facts.TextOf("n1")
+		f.Enrollment.Proof, f.Site.EngagementMode, f.Site.TraitBased = facts.ProofStateValid, facts.EngagementModeFullyManaged, true
+		f.Ironic.ProvisionState, f.Ironic.InstanceBound, f.Ironic.LesseeRole = facts.ProvisionStateActive, facts.True, facts.IronicLesseeRoleSlurm
+		f.Slurm.Listed = facts.True
+		return f
+	}
+	for name, tt := range map[string]struct {
+		workflow   string
+		parameters map[string]any
+		stale      []string
+		want       []string // "code at file", of every refusal
+	}{
+		"a move asks Ironic for the instance": {
+			"move_to_test_cluster", map[string]any{"force_reclaim": false, "cordon_only": false}, []string{"ironic"},
+			[]string{"facts_stale instance_present policies/eligibility/move_to_test_cluster.cue"},
+		},
+		"a cordon does not":    {"move_to_test_cluster", map[string]any{"force_reclaim": false, "cordon_only": true}, []string{"ironic"}, nil},
+		"a move asks no SLURM": {"move_to_test_cluster", map[string]any{"force_reclaim": false, "cordon_only": false}, []string{"slurm"}, nil},
+		"a test needs both gates": {"single_node_burn_in", nil, []string{"slurm"}, []string{
+			"facts_stale slurm_node_not_listed policies/eligibility/single_node_burn_in.cue", "facts_stale slurm_node_down policies/eligibility/single_node_burn_in.cue",
+		}},
+		"and Ironic's two": {"single_node_burn_in", nil, []string{"ironic"}, []string{
+			"facts_stale ironic_state_not_allowed policies/eligibility/single_node_burn_in.cue", "facts_stale instance_missing policies/eligibility/single_node_burn_in.cue",
+		}},
+		"a release to customers rests on none of it": {"release_to_customer_pool", map[string]any{"release_to_customer_pool": true}, []string{"ironic", "slurm", "placement", "netbox"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &AdmitRequest{Facts: node(), Parameters: tt.parameters}
+			if fresh := b.Admit(tt.workflow, r); len(fresh) > 0 {
+				t.Fatalf("refused when all is fresh: %+v", fresh)
+			}
+			r.StaleSources = tt.stale
+			var got []string
+			for _, refusal := range b.Admit(tt.workflow, r) {
+				got = append(got, refusal.Code+" "+refusal.Name+" "+refusal.Pos.File)
+				if refusal.Pos.Line == 0 || refusal.Path == "" {
+					t.Errorf("no place or path: %+v", refusal)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
 }

@@ -12,6 +12,7 @@ type eligibility struct {
 	slug  string
 	pos   Pos
 	gates []gate
+	open  []ready // the same, with nothing of them decided
 }
 
 // gate refuses a device with its code and message unless require matches. It
@@ -72,6 +73,7 @@ func (c *compiler) eligibility(b *Bundle, v cue.Value) {
 				e.gates = append(e.gates, g)
 			}
 		}
+		e.open = e.undecided()
 		b.eligibility[slug] = e
 	})
 }

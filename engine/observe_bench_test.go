@@ -98,11 +98,12 @@ func BenchmarkAdmit(b *testing.B) {
 	bundle := shippedBundle(b)
 	fs, cs := population(benchDevices, fewDiffer)
 	r := &AdmitRequest{Parameters: map[string]any{"force_reclaim": false, "cordon_only": true}}
+	admission := bundle.Admission("move_to_test_cluster", r.Parameters)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		k := i % benchDevices
 		r.Facts, r.Codes = &fs[k], &cs[k]
-		bundle.Admit("move_to_test_cluster", r)
+		admission.Admit(r)
 	}
 }
 
