@@ -117,11 +117,13 @@ func (s *Service) Finish(ctx context.Context, workflowID string, deviceID int64,
 		if w.execution.Kind == fleet.ExecutionChild || e.Status != fleet.DeviceSucceeded && e.Status != fleet.DeviceFailed {
 			return nil
 		}
-		open, err := store.OpenJobDevices(ctx, tx, w.job.ID, w.devices())
-		if err == nil && open == 0 {
-			w.close(w.execution.WorkflowID)
+		if w.execution.DeviceID == 0 {
+			if open, err := store.OpenJobDevices(ctx, tx, w.job.ID); err != nil || open > 0 {
+				return err
+			}
 		}
-		return err
+		w.close(w.execution.WorkflowID)
+		return nil
 	})
 	return refusedOr(err, "finish "+workflowID)
 }
@@ -191,15 +193,12 @@ func (w *work) end(ctx context.Context, tx pgx.Tx, ids []int64, e Ending, waitin
 // follows from it.
 func (s *Service) changing(ctx context.Context, workflowID string, f func(tx pgx.Tx, w *work) error) error {
 	return s.db.Tx(ctx, func(tx pgx.Tx) error {
-		e, err := store.Execution(ctx, tx, workflowID)
+		job, err := store.LockJobOf(ctx, tx, workflowID)
 		if err != nil {
 			return err
 		}
-		job, err := store.LockJob(ctx, tx, e.JobID)
+		e, err := store.Execution(ctx, tx, workflowID) // as it is with the job held
 		if err != nil {
-			return err
-		}
-		if e, err = store.Execution(ctx, tx, workflowID); err != nil { // as it is with the job held
 			return err
 		}
 		w := &work{job: job, execution: e}
@@ -225,10 +224,13 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, w *work) error {
 		if err != nil {
 			return err
 		}
-		w.job.Status = fleet.AggregateJob(counts, !w.job.CancelRequestedAt.IsZero())
-		if err := store.PutJobStatus(ctx, tx, w.job.ID, w.job.Status); err != nil {
-			return err
+		is := fleet.AggregateJob(counts, !w.job.CancelRequestedAt.IsZero())
+		if is != w.job.Status {
+			if err := store.PutJobStatus(ctx, tx, w.job.ID, is); err != nil {
+				return err
+			}
 		}
+		w.job.Status = is
 	}
 	if err := w.free(ctx, tx); err != nil {
 		return err
@@ -241,12 +243,17 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, w *work) error {
 	return store.Notify(ctx, tx, store.JobsChannel, w.job.ID)
 }
 
+// free ends the locks that nothing needs any more.
 func (w *work) free(ctx context.Context, tx pgx.Tx) error {
-	switch {
-	case len(w.closing) > 0: // what ended before may be free now
-		return store.FreeLocks(ctx, tx, w.job.ID, w.devices())
-	case len(w.ended) > 0:
-		return store.FreeLocks(ctx, tx, w.job.ID, w.ended)
+	if len(w.closing) == 0 && len(w.ended) == 0 {
+		return nil
 	}
-	return nil
+	ids := w.ended
+	if len(w.closing) > 0 { // what ended before may be free now
+		ids = w.devices()
+	}
+	if err := store.FreeLocks(ctx, tx, w.job.ID, ids); err != nil || !w.job.Status.Ended() {
+		return err
+	}
+	return store.FreeHeld(ctx, tx, w.job.ID)
 }

@@ -106,7 +106,7 @@ create table executions (
 create index executions_unsent on executions (due_at) where state = 'unsent';
 create index executions_cancel on executions (due_at) where state = 'sent' and want = 'cancel';
 create index executions_sent on executions (workflow_id) where state = 'sent';
-create index executions_job on executions (job_id) where state <> 'closed';
+create index executions_job on executions (job_id, device_id) where state <> 'closed';
 
 -- A breaker that tripped, or did once. A column that is null or '' is any.
 create table breakers (

@@ -64,6 +64,13 @@ func LockJob(ctx context.Context, tx pgx.Tx, id int64) (fleet.Job, error) {
 	return j, found(err, fmt.Sprintf("lock job %d", id))
 }
 
+// LockJobOf is LockJob of the job that an execution works for; ErrNotFound where
+// there is no such execution.
+func LockJobOf(ctx context.Context, tx pgx.Tx, workflowID string) (fleet.Job, error) {
+	j, err := scanJob(tx.QueryRow(ctx, "select "+jobColumns+" from jobs j join executions e on e.job_id = j.id where e.workflow_id = $1 for no key update of j", workflowID))
+	return j, found(err, "lock the job of "+workflowID)
+}
+
 // PutJobStatus writes the status of a locked job; one that ends gets its
 // instant, one that leaves pending for the first time too.
 func PutJobStatus(ctx context.Context, tx pgx.Tx, id int64, status fleet.JobStatus) error {
@@ -155,10 +162,9 @@ func RunningJobDevices(ctx context.Context, q Querier, id int64, devices []int64
 	return all, nil
 }
 
-// OpenJobDevices counts those of a job's devices that have not ended and are
-// given; nil: of all of them.
-func OpenJobDevices(ctx context.Context, q Querier, id int64, devices []int64) (n int, err error) {
-	err = q.QueryRow(ctx, `select count(*) from job_devices where job_id = $1 and status in ('', 'running') and ($2::bigint[] is null or device_id = any($2))`, id, devices).Scan(&n)
+// OpenJobDevices counts the devices of a job that have not ended.
+func OpenJobDevices(ctx context.Context, q Querier, id int64) (n int, err error) {
+	err = q.QueryRow(ctx, "select count(*) from job_devices where job_id = $1 and status in ('', 'running')", id).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count the open devices of job %d: %w", id, err)
 	}

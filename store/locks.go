@@ -48,10 +48,9 @@ func PutLocks(ctx context.Context, tx pgx.Tx, l fleet.DeviceLock, devices []int6
 }
 
 // FreeLocks ends the locks of a job, whose row the caller holds, on those of
-// these devices (nil: all of its own) that have ended and that nothing works on any more: a device
-// that ended by its own needs its children to have ended, any other one its own
-// execution as well. The devices that the job holds by name are freed when the
-// job has ended and nothing that works for it may still do so.
+// these devices (nil: all of its own) that have ended and that nothing works on
+// any more: a device that ended by its own needs its children to have ended, any
+// other one its own execution as well.
 func FreeLocks(ctx context.Context, tx pgx.Tx, jobID int64, devices []int64) error {
 	holder := fleet.JobHolder(jobID)
 	_, err := tx.Exec(ctx, `delete from device_locks l using job_devices jd
@@ -61,9 +60,15 @@ func FreeLocks(ctx context.Context, tx pgx.Tx, jobID int64, devices []int64) err
 	if err != nil {
 		return fmt.Errorf("free devices of job %d: %w", jobID, err)
 	}
-	_, err = tx.Exec(ctx, `delete from device_locks l using jobs j
+	return nil
+}
+
+// FreeHeld ends the locks on what an ended job, whose row the caller holds, held
+// by name, when nothing works for it any more.
+func FreeHeld(ctx context.Context, tx pgx.Tx, jobID int64) error {
+	_, err := tx.Exec(ctx, `delete from device_locks l using jobs j
 		where l.holder = $2 and l.held and j.id = $1 and job_ended(j.status)
-			and not exists (select from executions e where e.job_id = $1 and e.state <> 'closed')`, jobID, holder)
+			and not exists (select from executions e where e.job_id = $1 and e.state <> 'closed')`, jobID, fleet.JobHolder(jobID))
 	if err != nil {
 		return fmt.Errorf("free what job %d held: %w", jobID, err)
 	}
