@@ -1,6 +1,8 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -50,6 +52,38 @@ func BenchmarkDevicePage(b *testing.B) {
 	b.ReportMetric(float64(request)/float64(reference), "x-reference")
 	b.ReportMetric(float64(requests[len(requests)*95/100].Microseconds())/1000, "p95-ms")
 	b.ReportMetric(float64(requests[len(requests)/2].Microseconds())/1000, "p50-ms")
+}
+
+// BenchmarkEligibilityCheck compares a check of 1,000 devices with the
+// statements that load them and their facts, taking turns.
+func BenchmarkEligibilityCheck(b *testing.B) {
+	w := newWorld(b)
+	w.fill(10000)
+	w.exec("update facts f set body = (select body from facts where device_id = (select min(device_id) from facts) and source = f.source) where body = '{}' and source = 'ironic'")
+	var ids []int64
+	for id := int64(1); len(ids) < 1000; id++ {
+		ids = append(ids, id)
+	}
+	body, err := json.Marshal(fields{"workflow": "move_to_test_cluster", "device_ids": ids})
+	must(b, err)
+	var reference, request time.Duration
+	for b.Loop() {
+		start := time.Now()
+		if _, err := w.server.ReferenceFacts(b.Context(), ids); err != nil {
+			b.Fatal(err)
+		}
+		reference += time.Since(start)
+		start = time.Now()
+		r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/eligibility/check/", bytes.NewReader(body))
+		r.Header.Set("Authorization", "Bearer "+w.token)
+		r.Header.Set("Content-Type", "application/json")
+		out := &discard{header: http.Header{}}
+		if w.handler.ServeHTTP(out, r); out.status != http.StatusOK {
+			b.Fatal(out.status)
+		}
+		request += time.Since(start)
+	}
+	b.ReportMetric(float64(request)/float64(reference), "x-reference")
 }
 
 // discard is a connection that takes everything at once.

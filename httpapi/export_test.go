@@ -73,3 +73,14 @@ func (s *Server) ReferencePage(ctx context.Context, limit int) ([]byte, error) {
 	}
 	return json.Marshal(page)
 }
+
+// ReferenceFacts is what a check of devices cannot do without: the statements
+// that load them and their facts.
+func (s *Server) ReferenceFacts(ctx context.Context, ids []int64) (int, error) {
+	rows, err := store.DevicesByID(ctx, s.DB, ids)
+	if err != nil {
+		return 0, err
+	}
+	said, err := store.FactsOf(ctx, s.DB, ids)
+	return len(rows) + len(said), err
+}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -50,7 +52,7 @@ func (w *world) starts(job, device int64) {
 }
 
 // ends ends one device of a job.
-func (w *world) ends(job, device int64, e store.Ending) {
+func (w *world) ends(job, device int64, e jobs.Ending) {
 	w.t.Helper()
 	must(w.t, w.jobs.Finish(w.ctx(), w.unit(job, device), device, e))
 }
@@ -62,7 +64,7 @@ func (w *world) ended(job int64) {
 	must(w.t, err)
 	for _, d := range rows {
 		w.starts(job, d.DeviceID)
-		w.ends(job, d.DeviceID, store.Ending{Status: fleet.DeviceSucceeded})
+		w.ends(job, d.DeviceID, jobs.Ending{Status: fleet.DeviceSucceeded})
 	}
 }
 
@@ -76,8 +78,8 @@ func (w *world) check(body fields) map[string]any {
 	return a.json()
 }
 
-// codes lists the codes of refusals.
-func codes(refusals any) string {
+// codesOf lists the codes of refusals.
+func codesOf(refusals any) string {
 	var all []string
 	for _, one := range refusals.([]any) {
 		all = append(all, one.(map[string]any)["code"].(string))
@@ -123,7 +125,7 @@ func TestEveryRefusalOfEveryDeviceIsTold(t *testing.T) {
 	want := []string{"enrollment_proof_missing", "instance_present enrollment_proof_missing", "device_not_found", "duplicate_device", "device_not_found"}
 	for i, one := range devices {
 		d := one.(map[string]any)
-		got := codes(d["refusals"])
+		got := codesOf(d["refusals"])
 		if i >= len(want) || len(strings.Fields(got)) != len(strings.Fields(want[i])) {
 			t.Errorf("device %d (%v): %s, want %s", i, d["name"], got, want[min(i, len(want)-1)])
 		}
@@ -143,7 +145,7 @@ func TestParametersAreJudgedWithTheirPlaces(t *testing.T) {
 	w := newWorld(t)
 	id := w.bear(w.lab, "gpu-1", node(ready))
 	v := w.check(fields{"workflow": "move_to_test_cluster", "device_ids": []int64{id}, "parameters": fields{"force_reclaim": 1, "cordon_only": "yes"}})
-	if device := v["devices"].([]any)[0].(map[string]any); v["parameters"] != nil || codes(v["refusals"]) != "parameter_invalid parameter_invalid" || device["eligible"] != false {
+	if device := v["devices"].([]any)[0].(map[string]any); v["parameters"] != nil || codesOf(v["refusals"]) != "parameter_invalid parameter_invalid" || device["eligible"] != false {
 		t.Errorf("%v", v)
 	}
 	faults := w.order(w.token, fields{"workflow": "move_to_test_cluster", "device_ids": []int64{id}, "parameters": fields{"cordon_only": "yes"}}).
@@ -163,7 +165,7 @@ func TestParametersAreJudgedWithTheirPlaces(t *testing.T) {
 		"no device":          {fields{"workflow": "verify_connectivity"}, "too_few_devices"},
 		"one of many needed": {fields{"workflow": "multi_node_pairwise", "device_ids": []int64{id}, "parameters": fields{"test_slug": "x"}}, "too_few_devices"},
 	} {
-		if v := w.check(try.body); try.code != "" && !strings.Contains(codes(v["refusals"]), try.code) || try.code == "" && v["available"] != false {
+		if v := w.check(try.body); try.code != "" && !strings.Contains(codesOf(v["refusals"]), try.code) || try.code == "" && v["available"] != false {
 			t.Errorf("%s: %v", name, v)
 		}
 	}
@@ -200,7 +202,7 @@ func TestAnotherJobIsInTheWay(t *testing.T) {
 	job := w.submit("verify_connectivity", nil, id)
 	a := w.order(w.token, fields{"workflow": "ironic_node_clean", "device_ids": []int64{id}})
 	report := a.json()["eligibility"].(map[string]any)["devices"].([]any)
-	refused := codes(report[0].(map[string]any)["refusals"])
+	refused := codesOf(report[0].(map[string]any)["refusals"])
 	if a.Status != http.StatusConflict || !strings.Contains(refused, "workflow_conflict") || !strings.Contains(string(a.Body), fmt.Sprintf(`"holder":"job/%d"`, job)) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -241,7 +243,7 @@ func TestAFailureTellsWhoseItIs(t *testing.T) {
 		t.Errorf("%v", d)
 	}
 	code := w.policies.Current().Failures()[0].Code
-	w.ends(job, id, store.Ending{Status: fleet.DeviceFailed, Code: code, Message: "no answer"})
+	w.ends(job, id, jobs.Ending{Status: fleet.DeviceFailed, Code: codes.Failure(code), Message: "no answer"})
 	failure := w.get(path + "devices/")["items"].([]any)[0].(map[string]any)["failure"].(map[string]any)
 	if failure["code"] != code || failure["message"] != "no answer" || failure["owner"] == nil || failure["meaning"] == nil {
 		t.Errorf("%v", failure)
@@ -334,9 +336,9 @@ func TestAJobIsFollowed(t *testing.T) {
 			break
 		}
 	}
-	w.ends(job, id, store.Ending{Status: fleet.DeviceSucceeded})
+	w.ends(job, id, jobs.Ending{Status: fleet.DeviceSucceeded})
 	w.starts(job, other)
-	w.ends(job, other, store.Ending{Status: fleet.DeviceSucceeded})
+	w.ends(job, other, jobs.Ending{Status: fleet.DeviceSucceeded})
 	for {
 		if name, e := next(); name == "end" {
 			if e.Job["status"] != "succeeded" {

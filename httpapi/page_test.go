@@ -108,7 +108,7 @@ func TestPagesShowWhatMayBeDoneAndWhatWas(t *testing.T) {
 	_, cookie := w.login(w.token, "/ui/")
 	device := fmt.Sprintf("/ui/devices/%d/", id)
 	for path, want := range map[string][]string{
-		device:                           {"Workflows", "verify_connectivity ✓ it may", "✗ enrollment_proof_missing", "enrollment.proof is missing", "policies/eligibility/move_to_test_cluster.cue:", "without direction"},
+		device:                           {"Workflows", "verify_connectivity ✓ it may", "✗ enrollment_proof_missing", "enrollment.proof is missing", "policies/eligibility/move_to_test_cluster.cue:", "frontend_vrf_flip judged without direction", "✗ workflow_conflict : job/1 (verify_connectivity) holds the device"},
 		"/ui/jobs/":                      {"verify_connectivity", "pending", "1 waiting", "its turn"},
 		"/ui/jobs/?open=false":           {"No job fits."},
 		fmt.Sprintf("/ui/jobs/%d/", job): {"pending", "gpu-1", "waiting", "admitted by policy"},

@@ -2,11 +2,14 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
 )
 
@@ -130,8 +133,13 @@ func (s *Server) prospects(r *request, id int64) ([]prospect, error) {
 		if err != nil {
 			return err
 		}
+		locks, err := store.LocksOf(r.Context(), tx, []int64{id})
+		if err != nil {
+			return err
+		}
 		for i := range bundle.Workflows() {
 			p := prospectOf(bundle, &bundle.Workflows()[i], &found[0])
+			p.Refusals = append(p.Refusals, conflicts(p.Contention, locks)...)
 			if len(p.Refusals) == 0 {
 				takes = append(takes, p)
 			} else {
@@ -152,6 +160,18 @@ func prospectOf(b *engine.Bundle, w *engine.Workflow, c *devices.Candidate) pros
 	request := admitRequest(c, parameters)
 	p.Refusals = viewRefusals(b.Admit(w.Slug, &request))
 	return p
+}
+
+// conflicts are the locks that would be in the way.
+func conflicts(c engine.Contention, locks []fleet.DeviceLock) []refusalView {
+	var views []refusalView
+	for i := range locks {
+		l := &locks[i]
+		if c == engine.Exclusive || c == engine.Shared && l.Mode == string(engine.Exclusive) {
+			views = append(views, refusalView{Code: jobs.CodeWorkflowConflict, Message: fmt.Sprintf("%s (%s) holds the device", l.Holder, l.Work), Holder: &l.Holder})
+		}
+	}
+	return views
 }
 
 func admitRequest(c *devices.Candidate, parameters map[string]any) engine.AdmitRequest {

@@ -113,6 +113,7 @@ type eligibilityAnswer struct {
 	Eligible      bool            `json:"eligible"`
 	CheckedAt     time.Time       `json:"checked_at"`
 	BundleVersion string          `json:"bundle_version"`
+	Parameters    json.RawMessage `json:"parameters"`
 	Refusals      []refusalItem   `json:"refusals"`
 	Devices       []deviceVerdict `json:"devices"`
 }
@@ -181,25 +182,33 @@ func (a *app) askEligibility(ctx context.Context, server *client.Client, questio
 // printEligibility prints the verdict, the reasons for it, and by which policy.
 func (a *app) printEligibility(e *eligibilityAnswer) {
 	var b bytes.Buffer
-	taken := 0
+	refused := 0
 	for i := range e.Devices {
-		if e.Devices[i].Eligible {
-			taken++
+		if len(e.Devices[i].Refusals) > 0 {
+			refused++
 		}
 	}
+	judged := len(e.Parameters) > 0 && string(e.Parameters) != "null"
 	switch {
+	case e.Eligible && e.Available:
+		fmt.Fprintf(&b, "%s may run on %s\n", e.Workflow, render.Plural(len(e.Devices), "device"))
 	case e.Eligible:
-		fmt.Fprintf(&b, "%s may run on %s\n", e.Workflow, render.Plural(taken, "device"))
-	case taken == len(e.Devices):
-		fmt.Fprintf(&b, "%s may not run: the devices are taken, the whole is refused\n", e.Workflow)
+		fmt.Fprintf(&b, "%s might run on %s, but this version of muster does not run it yet\n", e.Workflow, render.Plural(len(e.Devices), "device"))
+	case !judged:
+		fmt.Fprintf(&b, "%s may not run: the request is refused, no gate was asked\n", e.Workflow)
+	case refused == 0:
+		fmt.Fprintf(&b, "%s may not run: no device is refused, the whole is\n", e.Workflow)
 	default:
-		fmt.Fprintf(&b, "%s may not run: %d of %s refused\n", e.Workflow, len(e.Devices)-taken, render.Plural(len(e.Devices), "device"))
+		fmt.Fprintf(&b, "%s may not run: %s refused\n", e.Workflow, render.Plural(refused, "device"))
 	}
 	for i := range e.Refusals {
 		printRefusal(&b, &e.Refusals[i])
 	}
 	for i := range e.Devices {
 		d := &e.Devices[i]
+		if !judged && len(d.Refusals) == 0 {
+			continue
+		}
 		fmt.Fprintf(&b, "\n%s %s\n", map[bool]string{true: "✓", false: "✗"}[d.Eligible], d.called())
 		for j := range d.Refusals {
 			printRefusal(&b, &d.Refusals[j])
@@ -224,18 +233,22 @@ func (d *deviceVerdict) called() string {
 func printRefusal(b *bytes.Buffer, r *refusalItem) {
 	fmt.Fprintf(b, "  ✗ %s: %s\n", r.Code, render.Line(r.Message))
 	if r.Field != nil {
-		fmt.Fprintf(b, "      %s is %s, asked is %s\n", *r.Field, render.Line(orNothing(r.Actual)), render.Line(orNothing(r.Expected)))
+		fmt.Fprintf(b, "      %s is %s, asked is %s\n", *r.Field, render.Line(r.found()), render.Line(orEmpty(r.Expected)))
 	}
 	if r.Pos != nil {
 		fmt.Fprintf(b, "      %s\n", *r.Pos)
 	}
 }
 
-func orNothing(text *string) string {
-	if text == nil {
-		return "not known"
+// found is what stands in the field.
+func (r *refusalItem) found() string {
+	switch {
+	case r.Actual != nil:
+		return *r.Actual
+	case strings.HasPrefix(*r.Field, "parameters"):
+		return "not given"
 	}
-	return *text
+	return "not known"
 }
 
 // shortVersion is enough of a bundle's version to know it by.

@@ -73,7 +73,7 @@ func TestEligibilityIsToldReadably(t *testing.T) {
 	t.Parallel()
 	c := converse(t, map[string]func(http.ResponseWriter){"POST /eligibility/check/": says(200, verdictText)})
 	code, out, errs := c.types(t, "eligibility", "move_to_test_cluster", "gpu-1", "8", "--param", "cordon_only=true", "--param", "replacement=gpu-9", "--site", "lab")
-	want := `move_to_test_cluster may not run: 1 of 2 devices refused
+	want := `move_to_test_cluster may not run: 1 device refused
   ✗ breaker_open: breaker b is open
 
 ✓ gpu-1 (site lab)
