@@ -7,10 +7,12 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 )
@@ -44,9 +46,18 @@ func Up(ctx context.Context, url string) (version int64, err error) {
 		return 0, fmt.Errorf("read the migrations: %w", err)
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		return 0, fmt.Errorf("migrate: %w", err)
+		return 0, fmt.Errorf("migrate: %w", withHint(err))
 	}
 	return provider.GetDBVersion(ctx)
+}
+
+// withHint adds what the database, or a migration, says to do about an error.
+func withHint(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Hint == "" {
+		return err
+	}
+	return fmt.Errorf("%w. %s", err, pg.Hint)
 }
 
 // Newest is the version that this build brings a database to.

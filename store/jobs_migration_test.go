@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	neturl "net/url"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,6 @@ func TestMigrateSaysWhatToInstallWhereLocksCannotBe(t *testing.T) {
 	block = block[:strings.Index(block, "end $$;")+len("end $$;")]
 	for name, c := range map[string]struct{ from, to, want string }{
 		"not installed": {"'btree_gist'", "'btree_gist_that_nobody_has'", "postgresql-contrib"},
-		"not permitted": {"create extension if not exists btree_gist;", "raise exception 'no' using errcode = 'insufficient_privilege';", "administrator"},
 	} {
 		db, err := store.Open(t.Context(), pgtest.Database(t), store.Options{MaxConns: 1})
 		must(t, err)
@@ -100,6 +100,36 @@ func TestMigrateSaysWhatToInstallWhereLocksCannotBe(t *testing.T) {
 			t.Errorf("%s: %v (%s)", name, err, hint)
 		}
 	}
+}
+
+func TestMigrateSaysWhatToGrantWhereLocksMayNotBe(t *testing.T) {
+	t.Parallel()
+	owner := pgtest.Database(t)
+	db, err := store.Open(t.Context(), owner, store.Options{MaxConns: 1})
+	must(t, err)
+	t.Cleanup(db.Close)
+	config := db.Config().ConnConfig
+	role := "plain_" + config.Database[:min(len(config.Database), 40)]
+	for _, sql := range []string{"create role " + role + " login password 'x'", "grant create on schema public to " + role} {
+		_, err := db.Exec(t.Context(), sql)
+		must(t, err)
+	}
+	t.Cleanup(func() {
+		_, err := db.Exec(context.Background(), "drop owned by "+role+"; drop role "+role)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := neturl.Parse(owner)
+	must(t, err)
+	u.User = neturl.UserPassword(role, "x")
+	if _, err := migrations.Up(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "may not be created by "+role) || !strings.Contains(err.Error(), "grant CREATE on the database") {
+		t.Errorf("%v", err)
+	}
+	_, err = db.Exec(t.Context(), "grant create on database "+config.Database+" to "+role)
+	must(t, err)
+	_, err = migrations.Up(t.Context(), u.String())
+	must(t, err)
 }
 
 func hintOf(err error) string {
