@@ -40,13 +40,13 @@ temporal: ## Build bin/muster-temporal alone.
 # Temporal is built behind the running muster, out of its way, and no longer than
 # that runs; what was compiled counts at the next time.
 dev: muster ## Build muster and run it on a simulated fleet, with servers of its own.
-	@nice -n 19 $(MAKE) -s temporal-behind & building=$$!; \
-	  trap 'kill $$building 2>/dev/null' EXIT; trap : INT TERM; \
+	@setsid nice -n 19 $(MAKE) -s temporal-behind 2>/dev/null & building=$$!; \
+	  trap 'kill -- -$$building 2>/dev/null' EXIT; trap : INT TERM; \
 	  $(BIN) dev $(if $(FACTS),--facts $(FACTS)) $(DEV_FLAGS)
 
 temporal-behind:
 	@$(MAKE) -s temporal TEMPORAL_FLAGS=-p=1 >$(TEMPORAL).log 2>&1 || \
-	  echo "bin/muster-temporal is not built, so jobs wait: $(TEMPORAL).log says why" >&2
+	  echo "bin/muster-temporal is not built, so jobs wait: $(TEMPORAL).log says why"
 
 vet: muster ## Vet and test the shipped policies.
 	$(BIN) vet --strict --quiet

@@ -197,7 +197,7 @@ func TestAWorkflowGoesOnWhenTemporalIsKilled(t *testing.T) {
 	if err := started.Get(ctx, &said); err != nil || !strings.HasPrefix(said, "1 and ") {
 		t.Errorf("the workflow came to %q, %v", said, err)
 	}
-	if _, err := c.DescribeWorkflowExecution(ctx, "one", ""); err != nil {
+	if _, err := c.DescribeWorkflow(ctx, "one", ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,9 +225,9 @@ func TestTemporalEndsWithItsKilledOwnerAndKeepsItsHistory(t *testing.T) {
 		_, err := os.Stat(process)
 		return err != nil || isZombie(process)
 	})
-	found, err := dial(t, next.Address()).DescribeWorkflowExecution(ctx, "kept", "")
-	if err != nil || found.GetWorkflowExecutionInfo().GetCloseTime() != nil {
-		t.Errorf("the workflow is %v, %v", found, err)
+	found, err := dial(t, next.Address()).DescribeWorkflow(ctx, "kept", "")
+	if err != nil || found.WorkflowCloseTime != nil {
+		t.Errorf("the workflow is %+v, %v", found, err)
 	}
 }
 
