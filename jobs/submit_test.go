@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
@@ -315,4 +316,19 @@ func TestAnyTextCanBeStored(t *testing.T) {
 	a.Devices, a.Reason, a.IdempotencyKey, a.By.Name = []jobs.Ref{{Name: " A"}}, "because\x00", "k\x00", "ann"
 	_, err = w.svc.Submit(w.ctx(), a)
 	must(t, err)
+}
+
+func TestThePolicyKnowsEveryCodeOfARefusal(t *testing.T) {
+	t.Parallel()
+	b, err := shipped()
+	must(t, err)
+	for _, code := range []string{
+		jobs.CodeWorkflowNotFound, jobs.CodeWorkflowNotAvailable, jobs.CodeWorkflowConflict, jobs.CodeDeviceNotFound, jobs.CodeInventoryOnly, jobs.CodeDuplicateDevice,
+		jobs.CodeTooFewDevices, jobs.CodeTooManyDevices, jobs.CodeMixedSite, jobs.CodeMixedResourceClass, jobs.CodeMixedRack, jobs.CodeParameterInvalid,
+		jobs.CodeBlastCapExceeded, jobs.CodeBreakerOpen, jobs.CodeReasonMissing, engine.CodeFactsStale, engine.CodeNoPolicy,
+	} {
+		if !slices.ContainsFunc(b.RefusalCodes(), func(c engine.RefusalCode) bool { return c.Code == code && !c.Gate }) {
+			t.Errorf("%s has no meaning in policies/eligibility/refusals.cue", code)
+		}
+	}
 }
