@@ -16,6 +16,8 @@ func questions() []ask {
 		{"/devices/1/", "one device, with the conditions that decided its status"},
 		{"/devices/1/explain/", "every rung of every ladder: which matched, and why not the others"},
 		{"/devices/1/lifecycle-events/", "how it came to be so"},
+		{"/workflows/", "what can be done with devices; POST /eligibility/check/ tells whether it may"},
+		{"/jobs/?open=true", "what is being done"},
 		{"/sites/", "sites; each has sources/ below it"},
 		{"/policies/", "what is decided, with file and line"},
 	}

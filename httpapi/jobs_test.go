@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
@@ -364,5 +366,50 @@ func TestForcingNeedsAScopeAndAReason(t *testing.T) {
 	w.order(w.makeToken(store.Token{Scopes: []string{"job:write"}}), body("because")).refused(http.StatusForbidden, "scope_missing")
 	if a := w.order(w.token, body(" ")); a.Status < 400 || !strings.Contains(string(a.Body), "reason_missing") {
 		t.Errorf("without a reason: %d %s", a.Status, a.Body)
+	}
+}
+
+// follow opens a connection that follows a job and waits for the snapshot.
+func (w *world) follow(address string, job int64) *bufio.Scanner {
+	w.t.Helper()
+	r, err := http.NewRequestWithContext(w.ctx(), http.MethodGet, fmt.Sprintf("http://%s/api/v1/jobs/%d/events/", address, job), nil)
+	must(w.t, err)
+	r.Header.Set("Authorization", "Bearer "+w.token)
+	a, err := http.DefaultClient.Do(r)
+	must(w.t, err)
+	w.t.Cleanup(func() { _ = a.Body.Close() })
+	lines := bufio.NewScanner(a.Body)
+	if lines.Scan(); lines.Text() != "event: snapshot" {
+		w.t.Fatalf("first came %q: %v", lines.Text(), lines.Err())
+	}
+	return lines
+}
+
+func TestWhoFollowsIsLetGoWhenTheServerEnds(t *testing.T) {
+	w := newWorld(t, func(d *httpapi.Deps) { d.RequestTimeout = 200 * time.Millisecond }) // following is no request that must end
+	id := w.bear(w.lab, "gpu-1", node(ready))
+	job := w.submit("verify_connectivity", nil, id)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- w.server.Serve(ctx, l) }()
+	lines := w.follow(l.Addr().String(), job)
+	w.starts(job, id)
+	for lines.Scan() && lines.Text() != "event: change" {
+		continue
+	}
+	if lines.Err() != nil || lines.Text() != "event: change" {
+		t.Fatalf("it ended with %v", lines.Err())
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+	for lines.Scan() {
+		continue
+	}
+	if lines.Err() != nil {
+		t.Errorf("the events broke off: %v", lines.Err())
 	}
 }
