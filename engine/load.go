@@ -143,8 +143,9 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 func atWorkflows(findings []Finding, values packages) []Finding {
 	for i := range findings {
 		f := &findings[i]
-		slug, ok := strings.CutPrefix(f.Message, "eligibility.")
-		if slug, ok = strings.CutSuffix(slug, ": is missing"); !ok || strings.Contains(slug, ".") {
+		slug, of := strings.CutPrefix(f.Message, "eligibility.")
+		slug, missing := strings.CutSuffix(slug, ": is missing")
+		if !of || !missing || strings.Contains(slug, ".") {
 			continue
 		}
 		workflow := values["policies/workflows"].LookupPath(cue.MakePath(cue.Str("workflows"), cue.Str(slug)))
