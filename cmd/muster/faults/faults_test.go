@@ -112,7 +112,7 @@ func (r *replica) try(t *testing.T, source string, f fault) {
 	if n := r.ended(t, source) - before; n > bound {
 		t.Errorf("%d sweeps passed until the source was read well", n)
 	}
-	r.read(t, source)
+	r.read(t)
 	r.unchanged(t, stored)
 	for _, line := range unread.differ(r.unread(t)) {
 		t.Errorf("unread has changed for good: %s", line)

@@ -24,15 +24,13 @@ func TestNoFaultOfIronicChangesADevice(t *testing.T) {
 func TestNoFaultOfPlacementChangesADevice(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, "placement", 1)
-	r.tryAll(t, "placement", of("placement", "placement", map[string]told{"pages that lead to themselves": nothing, "the first page again and again": nothing}))
+	r.tryAll(t, "placement", onePage(of("placement", "placement", nil)))
 }
 
 func TestNoFaultOfSLURMChangesADevice(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, "slurm", 1)
-	faults := of("slurm", "slurm", map[string]told{
-		"pages that lead to themselves": nothing, "the first page again and again": nothing, "an answer in drops": nothing,
-	})
+	faults := onePage(of("slurm", "slurm", map[string]told{"an answer in drops": nothing}))
 	shorten(faults)
 	r.tryAll(t, "slurm", faults)
 }
@@ -51,7 +49,7 @@ func TestNoFaultOfNetBoxChangesADevice(t *testing.T) {
 // test of its own.
 func TestNoFaultOfBMCsChangesADevice(t *testing.T) {
 	t.Parallel()
-	r := newReplica(t, "bmc", 3)
+	r := newReplica(t, "bmc", 2)
 	faults := of("bmc", "redfish", map[string]told{
 		"too many requests": either, "unavailable": either, "half an answer": either, "a login page": either, "an answer in drops": nothing,
 	})
@@ -65,6 +63,15 @@ func TestNoFaultOfBMCsChangesADevice(t *testing.T) {
 		}
 	}
 	r.tryAll(t, "bmc", faults)
+}
+
+// onePage leaves out what is wrong with further pages, where listings have one.
+func onePage(faults []fault) []fault {
+	return slices.DeleteFunc(faults, func(f fault) bool {
+		return slices.ContainsFunc(f.rules, func(r faultproxy.Rule) bool {
+			return r.Kind == faultproxy.Duplicate || r.Kind == faultproxy.Repeat || r.Kind == faultproxy.Loop
+		})
+	})
 }
 
 // shorten makes an end of what would last for ever, for sources that muster gives
