@@ -84,3 +84,9 @@ func (s *Server) ReferenceFacts(ctx context.Context, ids []int64) (int, error) {
 	said, err := store.FactsOf(ctx, s.DB, ids)
 	return len(rows) + len(said), err
 }
+
+// ProblemOf is the status, the code and the Retry-After that an error gives.
+func ProblemOf(err error) (status int, code, after string) {
+	p := problemOf(err)
+	return p.Status, p.Code, p.header.Get("Retry-After")
+}

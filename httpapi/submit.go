@@ -78,6 +78,7 @@ var statusOfJobs = map[string]int{
 	jobs.CodeWorkflowNotFound:     http.StatusNotFound,
 	jobs.CodeDeviceNotFound:       http.StatusNotFound,
 	jobs.CodeJobTerminal:          http.StatusConflict,
+	jobs.CodeBusy:                 http.StatusServiceUnavailable,
 }
 
 // refusedAct is the problem of an act on jobs that was refused with one code.
@@ -86,7 +87,11 @@ func refusedAct(e *jobs.Error) *problem {
 	if !known {
 		status = http.StatusConflict
 	}
-	return refuse(status, e.Code, "%s", e.Message)
+	p := refuse(status, e.Code, "%s", e.Message)
+	if status == http.StatusServiceUnavailable {
+		p.set("Retry-After", "2")
+	}
+	return p
 }
 
 // refusedSubmission is the problem of a submission that was not admitted. One
