@@ -64,15 +64,17 @@ func (c *compiler) eligibility(b *Bundle, v cue.Value) {
 				c.fail(e.pos, "eligibility.%s: %v: %s", slug, path, brief(err))
 				continue
 			}
+			c.short = path.String() == "#short"
 			for list.Next() {
 				g := c.gate(slug, list.Value())
-				if path.String() == "#short" {
+				if c.short {
 					g.short = true
 					c.shorthand(&g, entry)
 				}
 				e.gates = append(e.gates, g)
 			}
 		}
+		c.short = false
 		e.open = e.undecided()
 		b.eligibility[slug] = e
 	})

@@ -32,6 +32,7 @@ type compiler struct {
 	truth      [2]cue.Value
 	tri        [3]cue.Value
 	predicates map[string]*predicate
+	short      bool      // what is compiled is the schema's own, made of lists whose members CUE has checked
 	parameters cue.Value // of the workflow whose eligibility is compiled: types by name
 	findings   []Finding
 	cost       Cost
@@ -99,7 +100,7 @@ func (c *compiler) leafOf(v cue.Value, path string, text syntax) (leaf, error) {
 		return l, fmt.Errorf("%s: %s", path, brief(err))
 	}
 	if name, ok := strings.CutPrefix(path, "conditions."); ok {
-		if !text.plain() {
+		if !c.short && !text.plain() {
 			c.dropped(v, &l, triValues)
 		}
 		return c.conditionLeaf(l, v, name)
@@ -114,7 +115,7 @@ func (c *compiler) leafOf(v cue.Value, path string, text syntax) (leaf, error) {
 	if !ok {
 		return l, fmt.Errorf("%s: no such fact, or one that no pattern may test", path)
 	}
-	if !text.plain() {
+	if !c.short && !text.plain() {
 		c.dropped(v, &l, literalsOf(field))
 	}
 	if field.Kind == facts.KindText {
