@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,6 +78,8 @@ func own(dir string) error {
 		return err
 	}
 	_, err = io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(d) // a lock that is collected is given back
+	runtime.KeepAlive(p)
 	return err
 }
 
