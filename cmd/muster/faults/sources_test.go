@@ -11,7 +11,7 @@ func TestNoFaultOfIronicChangesADevice(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, "ironic", 1)
 	r.tryAll(t, "ironic", append(of("ironic", "ironic", map[string]told{
-		"an empty listing": withholds, "the first page again and again": fails, "pages that lead to themselves": fails,
+		"an empty listing": withholds, "pages that lead to themselves": fails, // what is seen first may be the last page, which ends the listing
 	}), fault{
 		name: "tokens are refused, and Keystone gives no others", want: fails, sweeps: 2,
 		rules: []faultproxy.Rule{{Kind: faultproxy.Status, Face: "ironic", Code: 401}, {Kind: faultproxy.Status, Face: "keystone", Code: 503}},
