@@ -144,6 +144,7 @@ type chain struct {
 // Power that is changed from either end shows in both, and a BMC that is cut
 // off takes its machine, and no other, out of the offer until it is back.
 func TestMachinesAreReadThroughIronicAndTheirBMCs(t *testing.T) {
+	t.Parallel()
 	needPeers(t)
 	bmcs := findBMCs(t)
 	c := &chain{world: &world{ironic: startIronic(t, "IRONIC_POWER_SYNC=8"), nodes: map[string]string{}}}

@@ -69,16 +69,20 @@ func build(t *testing.T) string {
 	return binary
 }
 
-func newMuster(t *testing.T, binary, site string) *muster {
+// freeAddress is of this machine, and nobody listens there yet.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func newMuster(t *testing.T, binary, site string) *muster {
+	t.Helper()
+	listen := freeAddress(t)
 	data := peerDir(t, "data")
 	if err := os.Chmod(data, 0o755); err != nil { // the database server runs as another user
 		t.Fatal(err)

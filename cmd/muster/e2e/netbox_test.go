@@ -25,6 +25,7 @@ type racks struct {
 // What stands in the racks is what NetBox says; what becomes of it there shows,
 // and what NetBox does not let us see changes nothing.
 func TestARealNetBoxGivesBirthToDevices(t *testing.T) {
+	t.Parallel()
 	needPeers(t)
 	n := findNetBox(t)
 	n.furnish(t)

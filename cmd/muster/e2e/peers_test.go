@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,6 @@ import (
 
 const (
 	scripts     = "../../../testdata/peers"
-	ironicPort  = "16391"
 	slurmPorts  = "26960"
 	startPeer   = 10 * time.Minute // packages may have to be fetched
 	operatePeer = 2 * time.Minute
@@ -30,9 +30,10 @@ const (
 // realIronic is one Ironic process of our own.
 type realIronic struct {
 	*ironictest.Ironic
-	dir string
-	url string
-	env []string // of ironic-up.sh
+	dir  string
+	port string
+	url  string
+	env  []string // of ironic-up.sh
 }
 
 // realSlurm is one SLURM cluster of our own.
@@ -86,10 +87,13 @@ func script(t testing.TB, timeout time.Duration, env []string, name string, args
 
 func startIronic(t *testing.T, env ...string) *realIronic {
 	t.Helper()
-	r := &realIronic{dir: peerDir(t, "ironic"), env: env}
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &realIronic{dir: peerDir(t, "ironic"), port: port, env: env}
 	t.Cleanup(func() { script(t, operatePeer, nil, "ironic-down.sh", r.dir) })
 	r.start(t)
-	var err error
 	if r.Ironic, err = ironictest.New(r.url, "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +102,7 @@ func startIronic(t *testing.T, env ...string) *realIronic {
 
 func (r *realIronic) start(t *testing.T) {
 	t.Helper()
-	out := strings.Fields(script(t, startPeer, r.env, "ironic-up.sh", r.dir, ironicPort))
+	out := strings.Fields(script(t, startPeer, r.env, "ironic-up.sh", r.dir, r.port))
 	r.url = out[len(out)-1]
 }
 

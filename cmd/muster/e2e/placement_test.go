@@ -98,6 +98,7 @@ sources: ironic: {auth: "keystone", username: %q, password: %q, keystone: {url: 
 // An instance that Placement knows of and Ironic does not yet, or not any more,
 // keeps a node from being offered.
 func TestAnAllocationKeepsANodeFromBeingOffered(t *testing.T) {
+	t.Parallel()
 	p := findPlacement(t)
 	ctx := t.Context()
 	id, err := p.ironic.CreateNode(ctx, ironictest.Node{Name: "ams2-n1", ResourceClass: "gpu", Lessee: enrolProject, Traits: []string{customerTrait}})

@@ -47,6 +47,7 @@ type world struct {
 }
 
 func TestFactsOfRealPeersBecomeExplainedStatuses(t *testing.T) {
+	t.Parallel()
 	needPeers(t)
 	w := &world{ironic: startIronic(t), slurm: startSlurm(t), nodes: map[string]string{}}
 	w.muster = newMuster(t, build(t), w.siteFile(t))
