@@ -1,5 +1,6 @@
 # Reads `go test -v` and prints what a person wants of it: each package's result,
-# each skip with its reason, and of a test that failed everything that it said.
+# each skip with its reason, tests that take long, and of a test that failed
+# everything that it said.
 #
 #   go test -v ... | awk -f report.awk
 /^=== (RUN|NAME|CONT|PAUSE) / {
@@ -9,6 +10,11 @@
 /^ *--- PASS: / {
   passed++
   delete said[$3]
+  took = substr($4, 2) + 0
+  if ($0 ~ /^---/ && took >= 10) {
+    printf "passed\t%s after %d s\n", $3, took
+    fflush()
+  }
   next
 }
 /^ *--- SKIP: / {
