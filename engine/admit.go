@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -235,7 +236,7 @@ func (b *Bundle) refuse(g *gate, r *AdmitRequest) Refusal {
 	if failed == nil {
 		return refusal
 	}
-	refusal.Path, refusal.Actual, refusal.Expected = failed.Path, failed.Actual, failed.Want
+	refusal.Path, refusal.Actual, refusal.Expected = failed.Path, failed.Actual, cmp.Or(g.expects, failed.Want)
 	if name, ok := strings.CutPrefix(failed.Path, "conditions."); ok {
 		refusal.ConditionType = name
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -239,5 +240,33 @@ func TestStaleFactsCloseOnlyWhatRestsOnThem(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// A refusal over a disqualifying condition says what the policy asks, not how the
+// schema spells it: "False", whichever of the two gates refuses.
+func TestDisqualifyingConditionsAreExpectedFalse(t *testing.T) {
+	t.Parallel()
+	b := shippedBundle(t)
+	for _, slug := range []string{"image_node", "unimage_node", "enrollment"} {
+		for value, code := range map[string]string{"True": "condition_disqualifier_asserted", "Unknown": "condition_disqualifier_unproven"} {
+			conditions := Masks{True: ^uint64(0), Present: ^uint64(0)}
+			if value == "Unknown" {
+				conditions = Masks{Unknown: ^uint64(0), Present: ^uint64(0)}
+			}
+			r := &AdmitRequest{Facts: quarantined(), Conditions: conditions}
+			refused := b.Admit(slug, r)
+			i := slices.IndexFunc(refused, func(f Refusal) bool { return f.Code == code })
+			if i < 0 || refused[i].Expected != `"False"` || refused[i].Actual != value {
+				t.Errorf("%s of a device with %s: %+v", slug, value, refused)
+			}
+			for _, g := range b.ExplainAdmission(slug, r) {
+				for _, test := range g.Require {
+					if strings.HasPrefix(test.Path, "conditions.") && strings.Contains(test.Want, "#") {
+						t.Errorf("%s: the trace of gate %s wants %s", slug, g.Name, test.Want)
+					}
+				}
+			}
+		}
 	}
 }

@@ -29,6 +29,7 @@ type gate struct {
 	tests   uint64           // mask of the conditions it asks
 	bits    map[string]uint8 // of these, by path
 	short   bool             // generated from a field before gates
+	expects string           // what that field asks, where it is more than require; else ""
 }
 
 // shorthands tells which field of a policy each generated gate stands for, by
@@ -139,6 +140,9 @@ func (c *compiler) shorthand(g *gate, policy cue.Value) {
 		l.pos = g.pos
 		if !l.condition() {
 			continue
+		}
+		if field == "disqualifyingConditions" { // two gates, for True and for Unknown, ask this together
+			g.expects = `"False"`
 		}
 		g.name = fmt.Sprintf("%s:%s", g.code, l.path[len("conditions."):])
 		for list, err := written.List(); err == nil && list.Next(); {

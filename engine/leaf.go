@@ -143,8 +143,22 @@ func (c *compiler) conditionLeaf(l leaf, v cue.Value, name string) (leaf, error)
 		l.never = true
 		return l, fmt.Errorf("%s: %s matches none of True, False and Unknown", l.path, l.want)
 	}
+	if c.short { // what is written is the schema's
+		l.want = triText(l.tri)
+	}
 	l.cube = triCube(bit, l.tri)
 	return l, nil
+}
+
+// triText spells the values of a condition that match.
+func triText(tri uint8) string {
+	var values []string
+	for i, name := range [...]string{"False", "True", "Unknown"} {
+		if tri>>i&1 == 1 {
+			values = append(values, strconv.Quote(name))
+		}
+	}
+	return strings.Join(values, " | ")
 }
 
 func (c *compiler) finiteLeaf(l leaf, v cue.Value, field facts.Field) (leaf, error) {

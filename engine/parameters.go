@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"cuelang.org/go/cue"
@@ -114,11 +113,11 @@ func (b *Bundle) ValidateParameters(slug string, body []byte) (map[string]any, [
 	given := ctx.BuildExpr(expr)
 	whole := definition.Unify(given)
 	if err := whole.Validate(cue.Concrete(true), cue.All()); err != nil {
-		return nil, problemsOf(ctx, definition, given, err)
+		return nil, problemsOf(ctx, definition, expr, given, err)
 	}
 	text, err := whole.MarshalJSON()
 	if err != nil {
-		return nil, problemsOf(ctx, definition, given, err)
+		return nil, problemsOf(ctx, definition, expr, given, err)
 	}
 	var normalised map[string]any
 	if err := json.Unmarshal(text, &normalised); err != nil {
@@ -157,28 +156,6 @@ func readable(body []byte) string {
 	}
 }
 
-// problemsOf makes of CUE's errors, several to a field, one problem for each
-// place that has any.
-func problemsOf(ctx *cue.Context, definition, given cue.Value, err error) []Problem {
-	var problems []Problem
-	seen := map[string]bool{}
-	for _, one := range cueerrors.Errors(err) {
-		path := slices.DeleteFunc(slices.Clone(one.Path()), func(label string) bool { return label == parametersDef })
-		p := problemAt(ctx, definition, given, path, one)
-		if !seen[p.Path] {
-			seen[p.Path] = true
-			problems = append(problems, p)
-		}
-	}
-	slices.SortFunc(problems, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
-	// Of a list or struct that fails by its parts the parts are told.
-	return slices.DeleteFunc(problems, func(p Problem) bool {
-		return slices.ContainsFunc(problems, func(other Problem) bool {
-			return p.Path != "" && strings.HasPrefix(other.Path, p.Path+".")
-		})
-	})
-}
-
 func problemAt(ctx *cue.Context, definition, given cue.Value, labels []string, one cueerrors.Error) Problem {
 	if len(labels) == 0 {
 		return Problem{Message: reworded(one)}
@@ -193,7 +170,7 @@ func problemAt(ctx *cue.Context, definition, given cue.Value, labels []string, o
 			p.Actual = clipped(string(text))
 		}
 	}
-	if format, _ := one.Msg(); strings.HasPrefix(format, "field not allowed") {
+	if unknownName(one) {
 		p.Constraint = "no such parameter"
 		p.Message = fmt.Sprintf("%s: there is no such parameter%s", p.Path, nearest(labels[len(labels)-1], namesAt(definition, pathOf(labels[:len(labels)-1]))))
 		return p
