@@ -20,11 +20,12 @@ const portion = 500
 type admission struct {
 	report   Report
 	workflow *engine.Workflow
-	at       map[int64][]int  // device → places in report.Devices
-	site     int64            // of the selected devices; 0: none, or several
-	held     map[int64]string // device → the parameter that names it
-	selected []fleet.Device   // in the order of ids
-	racks    map[int64]string // names
+	policy   *engine.Admission // ready for the parameters; nil where these are refused
+	at       map[int64][]int   // device → places in report.Devices
+	site     int64             // of the selected devices; 0: none, or several
+	held     map[int64]string  // device → the parameter that names it
+	selected []fleet.Device    // in the order of ids
+	racks    map[int64]string  // names
 	stamps   map[int64]map[string]any
 	siteIs   map[string]any // what the server stamps of the site
 }
@@ -53,7 +54,9 @@ func (s *Service) open(bundle *engine.Bundle, r *Request) (a *admission, ok bool
 			refusal.Path += "." + p.Path
 		}
 	}
-	a.report.Parameters = parameters
+	if a.report.Parameters = parameters; parameters != nil {
+		a.policy = bundle.Admission(r.Workflow, parameters)
+	}
 	a.cardinality(len(r.Devices))
 	return a, true
 }
@@ -74,10 +77,8 @@ func (a *admission) cardinality(n int) {
 	}
 }
 
-// resolve finds the devices that the request names.
-func (a *admission) resolve(ctx context.Context, q store.Querier, r *Request) error {
-	var ids []int64
-	var names []string
+// names are the ids and the normalised names that the request names devices by.
+func (r *Request) names() (ids []int64, names []string) {
 	for _, ref := range r.Devices {
 		if ref.ID != 0 {
 			ids = append(ids, ref.ID)
@@ -85,11 +86,34 @@ func (a *admission) resolve(ctx context.Context, q store.Querier, r *Request) er
 			names = append(names, fleet.NameKey(ref.Name))
 		}
 	}
+	return ids, names
+}
+
+// find looks up the devices that the request names.
+func (a *admission) find(ctx context.Context, q store.Querier, r *Request) error {
+	ids, names := r.names()
 	found, err := store.FindDevices(ctx, q, ids, names, r.Visible, r.Site)
 	if err != nil {
 		return err
 	}
-	byID, byName := make(map[int64]*store.Named, len(found)), make(map[string][]*store.Named, len(names))
+	a.resolve(found)
+	return nil
+}
+
+// findWhole is find that reads the selected devices as well, in the order of ids.
+func (a *admission) findWhole(ctx context.Context, q store.Querier, r *Request) ([]fleet.Device, error) {
+	ids, names := r.names()
+	found, all, err := store.FindWhole(ctx, q, ids, names, r.Visible, r.Site)
+	if err != nil {
+		return nil, err
+	}
+	a.resolve(found)
+	return slices.DeleteFunc(all, func(d fleet.Device) bool { return len(a.at[d.ID]) == 0 }), nil
+}
+
+// resolve tells which of the found devices the request names where.
+func (a *admission) resolve(found []store.Named) {
+	byID, byName := make(map[int64]*store.Named, len(found)), map[string][]*store.Named{}
 	for i := range found {
 		byID[found[i].ID] = &found[i]
 		byName[fleet.NameKey(found[i].Name)] = append(byName[fleet.NameKey(found[i].Name)], &found[i])
@@ -128,7 +152,6 @@ func (a *admission) resolve(ctx context.Context, q store.Querier, r *Request) er
 		a.report.refuse(CodeMixedSite, "a job is of one site, and these devices are of %s", strings.Join(of, ", ")).Actual = strings.Join(of, ", ")
 		a.site = 0
 	}
-	return nil
 }
 
 // ids lists the selected devices of a site (0: of all) in the order of ids.
@@ -144,17 +167,19 @@ func (a *admission) ids() []int64 {
 // each gives the verdict on a device, the first place where it is named.
 func (a *admission) verdict(id int64) *Verdict { return &a.report.Devices[a.at[id][0]] }
 
-// findHeld looks up the devices that parameters name, in the job's site.
-func (a *admission) findHeld(ctx context.Context, q store.Querier, site string) error {
+// findHeld looks up the devices that parameters name, in the job's site, and
+// gives them.
+func (a *admission) findHeld(ctx context.Context, q store.Querier, site string) ([]fleet.Device, error) {
+	var all []fleet.Device
 	for _, parameter := range a.workflow.Held {
 		name, ok := a.report.Parameters[parameter].(string)
 		if !ok || name == "" {
 			continue
 		}
 		path := "parameters." + parameter
-		found, err := store.FindDevices(ctx, q, nil, []string{fleet.NameKey(name)}, nil, site)
+		_, found, err := store.FindWhole(ctx, q, nil, []string{fleet.NameKey(name)}, nil, site)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(found) != 1 {
 			refusal := a.report.refuse(CodeDeviceNotFound, "%s: site %s has %d devices of the name %q", parameter, site, len(found), name)
@@ -168,8 +193,9 @@ func (a *admission) findHeld(ctx context.Context, q store.Querier, site string) 
 			continue
 		}
 		a.held[id] = parameter
+		all = append(all, found[0])
 	}
-	return nil
+	return all, nil
 }
 
 // judge asks every gate about devices of one site.
@@ -184,16 +210,16 @@ func (a *admission) judge(ctx context.Context, q store.Querier, by *devices.Admi
 			a.selected = append(a.selected, c.Device)
 			a.racks[c.Device.RackID] = c.Rack
 			a.stamp(c)
-			if a.report.Parameters != nil { // else a gate that reads them could not be judged
-				a.gates(by.Bundle, c)
+			if a.policy != nil { // else a gate that reads them could not be judged
+				a.gates(c)
 			}
 		}
 	}
 	return nil
 }
 
-func (a *admission) gates(bundle *engine.Bundle, c *devices.Candidate) {
-	refused := bundle.Admit(a.workflow.Slug, &engine.AdmitRequest{
+func (a *admission) gates(c *devices.Candidate) {
+	refused := a.policy.Admit(&engine.AdmitRequest{
 		Facts: &c.Facts, Codes: &c.Codes, Conditions: c.Masks, Parameters: a.report.Parameters, StaleSources: c.Aged, StaleTypes: c.Stale,
 	})
 	v := a.verdict(c.Device.ID)

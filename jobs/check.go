@@ -40,10 +40,7 @@ func (s *Service) Check(ctx context.Context, r Request) (Report, error) {
 }
 
 func (s *Service) survey(ctx context.Context, tx pgx.Tx, a *admission, r *Request, of func(int64) (*devices.Admission, error)) error {
-	if err := a.resolve(ctx, tx, r); err != nil {
-		return err
-	}
-	all, err := store.DevicesByID(ctx, tx, a.ids())
+	all, err := a.findWhole(ctx, tx, r)
 	if err != nil {
 		return err
 	}
@@ -79,10 +76,7 @@ func (s *Service) survey(ctx context.Context, tx pgx.Tx, a *admission, r *Reques
 func (s *Service) whole(ctx context.Context, tx pgx.Tx, a *admission, by *devices.Admission, all []fleet.Device, lock bool) error {
 	site := by.Site.Spec.Name
 	if !lock { // else they were found before they were locked
-		if err := a.findHeld(ctx, tx, site); err != nil {
-			return err
-		}
-		held, err := store.DevicesByID(ctx, tx, a.heldIDs())
+		held, err := a.findHeld(ctx, tx, site)
 		if err != nil {
 			return err
 		}

@@ -68,10 +68,11 @@ func allowed(c *engine.BlastCap, n int) int {
 
 // counted is what one cap counts in one scope.
 type counted struct {
-	cap     *engine.BlastCap
-	in      store.CapScope
-	name    string
-	devices map[int64]bool // of the submission
+	cap  *engine.BlastCap
+	in   store.CapScope
+	name string
+	key  string
+	more int // devices of the submission
 }
 
 // caps judges the blast caps. With lock, others that count under the same caps
@@ -80,61 +81,72 @@ func (a *admission) caps(ctx context.Context, tx pgx.Tx, l *engine.Limits, site 
 	if !a.workflow.Disruptive {
 		return nil
 	}
-	under := map[string]*counted{}
+	under := a.under(l, site, all)
+	keys, caps := make([]string, len(under)), make([]store.Cap, len(under))
+	for i, u := range under {
+		keys[i] = u.key
+		caps[i] = store.Cap{CapScope: u.in, Works: u.cap.Workflows, Classes: u.cap.Classes, Share: u.cap.Share > 0}
+	}
+	if lock {
+		if err := store.LockCaps(ctx, tx, keys); err != nil {
+			return err
+		}
+	}
+	counts, err := store.CountDisrupted(ctx, tx, caps)
+	if err != nil {
+		return err
+	}
+	for i, u := range under {
+		a.count(u, &counts[i])
+	}
+	return nil
+}
+
+// under lists the caps that the devices' work falls under, once for every scope,
+// in the order in which they are locked.
+func (a *admission) under(l *engine.Limits, site string, all []fleet.Device) []*counted {
+	alike := map[store.CapScope][]*fleet.Device{} // by site, rack and class
+	for i := range all {
+		in := store.CapScope{SiteID: all[i].SiteID, RackID: all[i].RackID, Class: all[i].Class.String()}
+		alike[in] = append(alike[in], &all[i])
+	}
+	var under []*counted
 	for i := range l.Caps {
 		c := &l.Caps[i]
 		if !counts(&c.Scope, a.workflow.Slug) {
 			continue
 		}
-		for j := range all {
-			d := &all[j]
+		scopes := map[store.CapScope]*counted{}
+		for _, some := range alike {
+			d := some[0]
 			if len(c.Classes) > 0 && !slices.Contains(c.Classes, d.Class.String()) || has(&c.Scope, "rack") && d.RackID == 0 {
 				continue
 			}
 			in, name := scopeOf(&c.Scope, d, a.workflow.Slug, site, cmp.Or(a.racks[d.RackID], fmt.Sprintf("rack %d", d.RackID)))
-			key := fmt.Sprintf("%s %+v", c.Name, in)
-			if under[key] == nil {
-				under[key] = &counted{cap: c, in: in, name: name, devices: map[int64]bool{}}
+			u := scopes[in]
+			if u == nil {
+				u = &counted{cap: c, in: in, name: name, key: fmt.Sprintf("%s %+v", c.Name, in)}
+				scopes[in] = u
+				under = append(under, u)
 			}
-			under[key].devices[d.ID] = true
+			u.more += len(some)
 		}
 	}
-	keys := make([]string, 0, len(under))
-	for key := range under {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	if lock {
-		for _, key := range keys {
-			if err := store.LockCap(ctx, tx, key); err != nil {
-				return err
-			}
-		}
-	}
-	for _, key := range keys {
-		if err := a.count(ctx, tx, under[key]); err != nil {
-			return err
-		}
-	}
-	return nil
+	slices.SortFunc(under, func(x, y *counted) int { return strings.Compare(x.key, y.key) })
+	return under
 }
 
-func (a *admission) count(ctx context.Context, q store.Querier, u *counted) error {
-	held, of, holders, err := store.CountDisrupted(ctx, q, u.in, u.cap.Workflows, u.cap.Classes)
-	if err != nil {
-		return err
-	}
-	most := allowed(u.cap, of)
-	if held+len(u.devices) <= most {
-		return nil
+func (a *admission) count(u *counted, is *store.CapCount) {
+	most := allowed(u.cap, is.All)
+	if is.Held+u.more <= most {
+		return
 	}
 	by := "nothing holds one yet"
-	if len(holders) > 0 {
-		by = "held by " + strings.Join(holders[:min(len(holders), 5)], ", ")
+	if len(is.Holders) > 0 {
+		by = "held by " + strings.Join(is.Holders[:min(len(is.Holders), 5)], ", ")
 	}
-	refusal := a.report.refuse(CodeBlastCapExceeded, "the cap %s lets disruptive work hold %d devices at once: %d are held (%s), and this would hold %d more", u.name, most, held, by, len(u.devices))
-	refusal.Path, refusal.Actual, refusal.Expected, refusal.Policy = "limits.blast_caps."+u.name, fmt.Sprint(held+len(u.devices)), fmt.Sprintf("<=%d", most), u.cap.Pos.Short()
-	return nil
+	refusal := a.report.refuse(CodeBlastCapExceeded, "the cap %s lets disruptive work hold %d devices at once: %d are held (%s), and this would hold %d more", u.name, most, is.Held, by, u.more)
+	refusal.Path, refusal.Actual, refusal.Expected, refusal.Policy = "limits.blast_caps."+u.name, fmt.Sprint(is.Held+u.more), fmt.Sprintf("<=%d", most), u.cap.Pos.Short()
 }
 
 // barred judges the open breakers.

@@ -109,7 +109,7 @@ func (s *Service) siteOf(ctx context.Context, sub *Submission) (int64, error) {
 		for i, ref := range sub.Devices {
 			a.report.Devices[i].Ref = ref
 		}
-		if err := a.resolve(ctx, s.db, &sub.Request); err != nil {
+		if err := a.find(ctx, s.db, &sub.Request); err != nil {
 			return 0, err
 		}
 		if a.site != 0 {
@@ -135,10 +135,10 @@ func (s *Service) admit(ctx context.Context, tx pgx.Tx, by *devices.Admission, s
 	if err := a.allowed(sub); err != nil {
 		return nil, err
 	}
-	if err := a.resolve(ctx, tx, &sub.Request); err != nil {
+	if err := a.find(ctx, tx, &sub.Request); err != nil {
 		return nil, err
 	}
-	if err := a.findHeld(ctx, tx, by.Site.Spec.Name); err != nil {
+	if _, err := a.findHeld(ctx, tx, by.Site.Spec.Name); err != nil {
 		return nil, err
 	}
 	all, err := store.LockDevices(ctx, tx, append(a.ids(), a.heldIDs()...))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -83,31 +84,118 @@ type CapScope struct {
 	Class    string
 }
 
-// LockCap makes those who count under the same cap and scope wait for each
-// other until the end of tx. Take several in one order.
-func LockCap(ctx context.Context, tx pgx.Tx, key string) error {
-	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended($1, 7261))", "muster cap "+key); err != nil {
-		return fmt.Errorf("wait for others under the cap %s: %w", key, err)
+// LockCaps makes those who count under the same caps and scopes wait for each
+// other until the end of tx. They are taken in the order given: give them in one
+// that all others keep too.
+func LockCaps(ctx context.Context, tx pgx.Tx, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('muster cap ' || key, 7261)) from unnest($1::text[]) key", keys)
+	if err != nil {
+		return fmt.Errorf("wait for others under %d caps: %w", len(keys), err)
 	}
 	return nil
 }
 
-// CountDisrupted counts the devices of a scope that work holds which takes them
-// from their users, and all devices of it that are in service at all. Works empty:
-// every workflow and operation; classes empty: every class.
-func CountDisrupted(ctx context.Context, q Querier, s CapScope, works, classes []string) (held, all int, holders []string, err error) {
-	if s.Workflow != "" {
-		works = []string{s.Workflow}
+// Cap is what a blast cap counts.
+type Cap struct {
+	CapScope
+	Works   []string // workflows and operations; empty: every one. A Workflow goes first
+	Classes []string // of devices; empty: every one
+	Share   bool     // all devices of the scope are counted too
+}
+
+// CapCount is what is counted under one cap.
+type CapCount struct {
+	Held    int      // devices that work holds which takes them from their users
+	Holders []string // of these, in order
+	All     int      // devices in service; 0 unless the cap is a share
+}
+
+// CountDisrupted counts under every cap at once: the locks of disruptive work
+// one by one, which the caps keep few, and the devices in service by site, rack
+// and class.
+func CountDisrupted(ctx context.Context, q Querier, caps []Cap) ([]CapCount, error) {
+	if len(caps) == 0 {
+		return nil, nil
 	}
-	const scope = "($1 = 0 or d.site_id = $1) and ($2 = 0 or d.rack_id = $2) and ($3 = '' or d.device_class = $3) and (coalesce(cardinality($4::text[]), 0) = 0 or d.device_class = any($4))"
-	err = q.QueryRow(ctx, `select count(distinct l.device_id), coalesce(array_agg(distinct l.holder), '{}') from device_locks l join devices d on d.id = l.device_id
-		where l.disruptive and `+scope+` and (coalesce(cardinality($5::text[]), 0) = 0 or l.work = any($5))`, s.SiteID, s.RackID, s.Class, classes, works).Scan(&held, &holders)
+	var lockSites, shareSites []int64 // null: any
+	share := false
+	for i := range caps {
+		share = share || caps[i].Share
+	}
+	if !slices.ContainsFunc(caps, func(c Cap) bool { return c.SiteID == 0 }) {
+		lockSites = sitesOf(caps)
+	}
+	shares := slices.DeleteFunc(slices.Clone(caps), func(c Cap) bool { return !c.Share })
+	if !slices.ContainsFunc(shares, func(c Cap) bool { return c.SiteID == 0 }) {
+		shareSites = sitesOf(shares)
+	}
+	rows, err := q.Query(ctx, `select l.device_id, l.holder, l.work, d.site_id, coalesce(d.rack_id, 0), d.device_class, 0
+			from device_locks l join devices d on d.id = l.device_id where l.disruptive and ($1::bigint[] is null or d.site_id = any($1))
+		union all select 0, '', '', d.site_id, coalesce(d.rack_id, 0), d.device_class, count(*)
+			from devices d where $2 and d.retired_at is null and not d.inventory_only and ($3::bigint[] is null or d.site_id = any($3)) group by d.site_id, d.rack_id, d.device_class`,
+		lockSites, share, shareSites)
 	if err != nil {
-		return 0, 0, nil, fmt.Errorf("count the devices under a cap: %w", err)
+		return nil, fmt.Errorf("count the devices under caps: %w", err)
 	}
-	err = q.QueryRow(ctx, "select count(*) from devices d where d.retired_at is null and not d.inventory_only and "+scope, s.SiteID, s.RackID, s.Class, classes).Scan(&all)
-	if err != nil {
-		return 0, 0, nil, fmt.Errorf("count the devices of a cap's scope: %w", err)
+	counts := make([]CapCount, len(caps))
+	held := make([]map[int64]bool, len(caps))
+	var device, site, rack int64
+	var holder, work, class string
+	var n int
+	if _, err := pgx.ForEachRow(rows, []any{&device, &holder, &work, &site, &rack, &class, &n}, func() error {
+		for i := range caps {
+			c := &caps[i]
+			if !c.has(site, rack, class) {
+				continue
+			}
+			if device == 0 {
+				if c.Share {
+					counts[i].All += n
+				}
+			} else if c.counts(work) {
+				if held[i] == nil {
+					held[i] = map[int64]bool{}
+				}
+				held[i][device] = true
+				counts[i].Held = len(held[i])
+				if !slices.Contains(counts[i].Holders, holder) {
+					counts[i].Holders = append(counts[i].Holders, holder)
+				}
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("count the devices under caps: %w", err)
 	}
-	return held, all, holders, nil
+	for i := range counts {
+		slices.Sort(counts[i].Holders)
+	}
+	return counts, nil
+}
+
+func sitesOf(caps []Cap) []int64 {
+	sites := []int64{}
+	for i := range caps {
+		if !slices.Contains(sites, caps[i].SiteID) {
+			sites = append(sites, caps[i].SiteID)
+		}
+	}
+	return sites
+}
+
+// has reports whether a device lies in the scope.
+func (c *Cap) has(site, rack int64, class string) bool {
+	return (c.SiteID == 0 || c.SiteID == site) && (c.RackID == 0 || c.RackID == rack) && (c.Class == "" || c.Class == class) &&
+		(len(c.Classes) == 0 || slices.Contains(c.Classes, class))
+}
+
+// counts reports whether work falls under the cap.
+func (c *Cap) counts(work string) bool {
+	if c.Workflow != "" {
+		return work == c.Workflow
+	}
+	return len(c.Works) == 0 || slices.Contains(c.Works, work)
 }

@@ -134,15 +134,19 @@ type Named struct {
 	Name   string
 }
 
-// FindDevices finds unretired devices by id or by normalised name, in the sites
-// that may be seen (nil: every one), and in the one site where it is given.
-func FindDevices(ctx context.Context, q Querier, ids []int64, names []string, visible []string, site string) ([]Named, error) {
-	rows, err := q.Query(ctx, `with seen as (select id, name from sites where ($3::text[] is null or name = any($3)) and ($4 = '' or name = $4)),
+// findDevices finds unretired devices: $1 are ids, $2 normalised names, $3 the
+// sites that may be seen, $4 the one site.
+const findDevices = `with seen as (select id, name from sites where ($3::text[] is null or name = any($3)) and ($4 = '' or name = $4)),
 		found as (
 			select unnest($1::bigint[]) as id
 			union select d.id from seen s cross join unnest($2::text[]) as n(name) join devices d on d.site_id = s.id and d.name_key = n.name
-		) select d.id, d.site_id, s.name, d.name from found f join devices d on d.id = f.id join seen s on s.id = d.site_id
-		where d.retired_at is null order by d.id`, ids, names, visible, site)
+		) select %s from found f join devices d on d.id = f.id join seen s on s.id = d.site_id
+		where d.retired_at is null order by d.id`
+
+// FindDevices finds unretired devices by id or by normalised name, in the sites
+// that may be seen (nil: every one), and in the one site where it is given.
+func FindDevices(ctx context.Context, q Querier, ids []int64, names []string, visible []string, site string) ([]Named, error) {
+	rows, err := q.Query(ctx, fmt.Sprintf(findDevices, "d.id, d.site_id, s.name, d.name"), ids, names, visible, site)
 	if err != nil {
 		return nil, fmt.Errorf("look for devices: %w", err)
 	}
@@ -155,4 +159,22 @@ func FindDevices(ctx context.Context, q Querier, ids []int64, names []string, vi
 		return nil, fmt.Errorf("look for devices: %w", err)
 	}
 	return all, nil
+}
+
+// FindWhole is FindDevices with all of the devices beside, in the same order.
+func FindWhole(ctx context.Context, q Querier, ids []int64, names []string, visible []string, site string) (named []Named, devices []fleet.Device, err error) {
+	rows, err := q.Query(ctx, fmt.Sprintf(findDevices, DeviceColumns+", s.name"), ids, names, visible, site)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for devices: %w", err)
+	}
+	devices, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Device, error) {
+		var of string
+		d, err := ScanDevice(row, &of)
+		named = append(named, Named{ID: d.ID, SiteID: d.SiteID, Site: of, Name: d.Name})
+		return d, err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for devices: %w", err)
+	}
+	return named, devices, nil
 }
