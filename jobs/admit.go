@@ -200,6 +200,7 @@ func (a *admission) findHeld(ctx context.Context, q store.Querier, site string) 
 
 // judge asks every gate about devices of one site.
 func (a *admission) judge(ctx context.Context, q store.Querier, by *devices.Admission, list []fleet.Device) error {
+	a.selected = slices.Grow(a.selected, len(list))
 	for chunk := range slices.Chunk(list, portion) {
 		candidates, err := by.Candidates(ctx, q, chunk)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -93,7 +94,7 @@ func TestABreakerReachesAsFarAsItsScope(t *testing.T) {
 			}
 			again := w.device("r1-gpu again", in("r1", "gpu_compute")...)
 			waiting[workflowID(w.submit(shared, again), again)] = "r1-gpu again"
-			w.finish(failing, bad, fleet.DeviceFailed, "BMC_UNREACHABLE")
+			w.finish(failing, bad, fleet.DeviceFailed, codes.BMCUnreachable)
 			to := &temporal{}
 			w.dispatch(to)
 			for _, id := range to.started {

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -77,8 +78,8 @@ func TestABreakerStopsAdmissionAndWhatIsUnsent(t *testing.T) {
 	ids := w.devices(12)
 	j := w.submit(exclusive, ids[:6]...)
 	waiting := w.submit(exclusive, ids[6:8]...)
-	w.finish(j, ids[0], fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
-	w.finish(j, ids[1], fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
+	w.finish(j, ids[0], fleet.DeviceFailed, codes.IronicUnavailable)
+	w.finish(j, ids[1], fleet.DeviceFailed, codes.IronicUnavailable)
 	w.submit(exclusive, ids[10]) // too few runs to say anything
 	w.finish(j, ids[2], fleet.DeviceSucceeded, "")
 	w.finish(j, ids[3], fleet.DeviceTimedOut, "")
@@ -106,7 +107,7 @@ func TestABreakerStopsAdmissionAndWhatIsUnsent(t *testing.T) {
 	must(t, w.svc.ResetBreaker(w.ctx(), name, "again", by))
 	w.dispatch(to)
 	w.submit(exclusive, ids[9])
-	w.finish(j, ids[4], fleet.DeviceFailed, "IRONIC_UNAVAILABLE") // what was before the reset does not count
+	w.finish(j, ids[4], fleet.DeviceFailed, codes.IronicUnavailable) // what was before the reset does not count
 	w.submit(exclusive, ids[8])
 	if n := value[int](w, "select count(*) from audit where action = 'breaker.reset' and detail ->> 'reason' = 'Ironic is back'"); n != 1 {
 		t.Fatalf("%d audit rows", n)

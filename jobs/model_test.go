@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -347,7 +348,7 @@ func TestEverythingAtOnceComesToRest(t *testing.T) {
 		}
 	}
 	for e, ok := any(rand.New(rand.NewPCG(1, 1))); ok; e, ok = any(rand.New(rand.NewPCG(1, 1))) {
-		must(t, w.svc.Close(w.ctx(), e.WorkflowID, jobs.Ending{Status: fleet.DeviceFailed, Code: "INTERNAL_ERROR"}))
+		must(t, w.svc.Close(w.ctx(), e.WorkflowID, jobs.Ending{Status: fleet.DeviceFailed, Code: codes.InternalError}))
 	}
 	if n := value[int](w, "select count(*) from device_locks"); n != 0 {
 		t.Errorf("%d locks are left", n)

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -230,7 +231,7 @@ func TestASpareIsHeldByName(t *testing.T) {
 	}
 	w.refused(w.submission(exclusive, spare), jobs.CodeWorkflowConflict)
 	w.refused(w.submission(shared, spare), jobs.CodeWorkflowConflict)
-	w.finish(done.Job, tray, fleet.DeviceFailed, "NETBOX_UNAVAILABLE")
+	w.finish(done.Job, tray, fleet.DeviceFailed, codes.NetboxUnavailable)
 	w.wantFree(spare, true)
 	j := w.submit(shared, spare)
 	r := w.refused(s, jobs.CodeWorkflowConflict)

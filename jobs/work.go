@@ -15,7 +15,7 @@ import (
 // Ending is how a device of a job ends.
 type Ending struct {
 	Status  fleet.JobDeviceStatus
-	Code    codes.Failure // of one that failed; without a code it is INTERNAL_ERROR
+	Code    codes.Failure // of one that failed; without a code it is codes.InternalError
 	Message string
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
 )
 
@@ -40,9 +41,9 @@ func TestAJobGoesThroughItsLife(t *testing.T) {
 		t.Fatalf("a finished device began again: %+v", begun)
 	}
 	w.begin(j, b)
-	w.finish(j, b, fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
+	w.finish(j, b, fleet.DeviceFailed, codes.IronicUnavailable)
 	w.wantJob(j.ID, fleet.JobPartiallyFailed)
-	w.wantDevice(j.ID, b, fleet.DeviceFailed, "IRONIC_UNAVAILABLE")
+	w.wantDevice(j.ID, b, fleet.DeviceFailed, codes.IronicUnavailable)
 	w.wantFree(b, true)
 	if row := w.job(j.ID); row.Live != 0 || row.Unsent != 0 || row.FinishedAt.IsZero() || row.StartedAt.IsZero() {
 		t.Fatalf("%+v", row)
@@ -60,7 +61,7 @@ func TestWhatEndedNeverChanges(t *testing.T) {
 	}
 	before := picture()
 	must(t, w.svc.Progress(w.ctx(), j.ID, a, "late", 10))
-	w.finish(j, a, fleet.DeviceFailed, "INTERNAL_ERROR")
+	w.finish(j, a, fleet.DeviceFailed, codes.InternalError)
 	w.begin(j, a)
 	must(t, w.svc.Close(w.ctx(), workflowID(j, a), jobs.Ending{Status: fleet.DeviceTerminated}))
 	if after := picture(); after != before {
@@ -106,7 +107,7 @@ func TestAChildKeepsTheDeviceLocked(t *testing.T) {
 	for range 2 {
 		must(t, w.svc.Child(w.ctx(), workflowID(j, a), child, 0))
 	}
-	w.finish(j, a, fleet.DeviceFailed, "INTERNAL_ERROR")
+	w.finish(j, a, fleet.DeviceFailed, codes.InternalError)
 	w.wantJob(j.ID, fleet.JobFailed)
 	w.wantFree(a, false)
 	must(t, w.svc.Close(w.ctx(), child, jobs.Ending{}))
@@ -124,7 +125,7 @@ func TestADeviceThatBecameInventoryOnlyDoesNotStart(t *testing.T) {
 	if begun := w.begin(j, a); len(begun.Devices) != 0 {
 		t.Fatalf("%+v", begun)
 	}
-	w.wantDevice(j.ID, a, fleet.DeviceFailed, "DEVICE_INVENTORY_ONLY")
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, codes.DeviceInventoryOnly)
 	w.wantFree(a, true)
 	w.wantJob(j.ID, fleet.JobRunning)
 	w.begin(j, b)
@@ -145,9 +146,9 @@ func TestACohortBeginsAndEndsTogether(t *testing.T) {
 	must(t, w.svc.Finish(w.ctx(), workflowID(j, 0), a, jobs.Ending{Status: fleet.DeviceSucceeded}))
 	w.wantFree(a, true)
 	w.wantFree(b, false)
-	must(t, w.svc.Finish(w.ctx(), workflowID(j, 0), 0, jobs.Ending{Status: fleet.DeviceFailed, Code: "BMC_UNREACHABLE"}))
+	must(t, w.svc.Finish(w.ctx(), workflowID(j, 0), 0, jobs.Ending{Status: fleet.DeviceFailed, Code: codes.BMCUnreachable}))
 	w.wantDevice(j.ID, a, fleet.DeviceSucceeded, "")
-	w.wantDevice(j.ID, b, fleet.DeviceFailed, "BMC_UNREACHABLE")
+	w.wantDevice(j.ID, b, fleet.DeviceFailed, codes.BMCUnreachable)
 	w.wantFree(b, true)
 	w.wantJob(j.ID, fleet.JobPartiallyFailed)
 }
@@ -174,7 +175,7 @@ func TestWithoutTemporalNothingEndsUntilItsTimeIsOver(t *testing.T) {
 	if n, err := w.svc.Expire(w.ctx(), 10); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	w.wantDevice(j.ID, a, fleet.DeviceFailed, "DISPATCH_EXPIRED")
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, codes.DispatchExpired)
 	w.wantJob(j.ID, fleet.JobFailed)
 	w.wantFree(a, true)
 	if n, err := w.svc.Expire(w.ctx(), 10); n != 0 || err != nil {
@@ -202,7 +203,7 @@ func TestHistoryIsLostOnlyWhenItIsMissingForLong(t *testing.T) {
 	missing(false)
 	w.exec("update executions set missing_since = now() - interval '11 minutes'")
 	missing(true)
-	w.wantDevice(j.ID, a, fleet.DeviceFailed, "WORKFLOW_HISTORY_LOST")
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, codes.WorkflowHistoryLost)
 	w.wantFree(a, true)
 	to := &temporal{}
 	if w.dispatch(to); len(to.started) != 0 {
@@ -276,8 +277,8 @@ func TestAFailureHasACodeAndASuccessHasNone(t *testing.T) {
 	a, b := w.device("a"), w.device("b")
 	j := w.submit(exclusive, a, b)
 	w.finish(j, a, fleet.DeviceFailed, "")
-	w.wantDevice(j.ID, a, fleet.DeviceFailed, "INTERNAL_ERROR")
-	w.finish(j, b, fleet.DeviceSucceeded, "IRONIC_UNAVAILABLE")
+	w.wantDevice(j.ID, a, fleet.DeviceFailed, codes.InternalError)
+	w.finish(j, b, fleet.DeviceSucceeded, codes.IronicUnavailable)
 	w.wantDevice(j.ID, b, fleet.DeviceSucceeded, "")
 	if err := w.svc.Finish(w.ctx(), workflowID(j, a), a, jobs.Ending{Status: fleet.DeviceRunning}); err == nil {
 		t.Fatal("running was taken for an end")

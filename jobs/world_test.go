@@ -270,11 +270,11 @@ func (w *world) wantJob(id int64, status fleet.JobStatus) {
 	}
 }
 
-func (w *world) wantDevice(job, device int64, status fleet.JobDeviceStatus, code string) {
+func (w *world) wantDevice(job, device int64, status fleet.JobDeviceStatus, code codes.Failure) {
 	w.t.Helper()
 	rows, err := store.JobDevices(w.ctx(), w.db, job, device-1, 1)
 	must(w.t, err)
-	if len(rows) != 1 || rows[0].DeviceID != device || rows[0].Status != status || rows[0].FailureCode != code {
+	if len(rows) != 1 || rows[0].DeviceID != device || rows[0].Status != status || rows[0].FailureCode != string(code) {
 		w.t.Fatalf("device %d of job %d: %+v, want %q %q", device, job, rows, status, code)
 	}
 }
