@@ -27,6 +27,7 @@ type Config struct {
 	PageSize  int      // devices in a page, default DefaultPageSize; NetBox may give fewer
 	Sites     []string // slugs; at least one
 	HTTP      sources.Options
+	Told      *Told // what was logged of it already; default nothing
 }
 
 // Client is the devices of our sites in one NetBox. It may be used by many
@@ -42,8 +43,34 @@ type Client struct {
 
 	racks atomic.Pointer[rackNames] // as read last; nil not yet
 
+	told *Told
+}
+
+// Told is what was logged of one NetBox, so that it is logged again only when
+// it changes. It may outlive the clients that it is given to. Its zero value is
+// ready; it must not be copied.
+type Told struct {
 	mu      sync.Mutex
 	version string // of the newest answer, such as "4.7"; "" not yet known
+	hidden  bool   // no racks are shown
+}
+
+// hears takes the version of an answer and reports whether it is another one.
+func (t *Told) hears(version string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.version
+	t.version = version
+	return was != version
+}
+
+// hides takes whether the racks are hidden and reports whether that has changed.
+func (t *Told) hides(hidden bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.hidden
+	t.hidden = hidden
+	return was != hidden
 }
 
 // New gives a client. Nothing is asked of NetBox yet: it may be down.
@@ -85,8 +112,12 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
+	told := c.Told
+	if told == nil {
+		told = &Told{}
+	}
 	return &Client{
-		base: base, token: &sources.Token{Of: "NetBox", Value: c.Token, File: c.TokenFile}, pageSize: size, sites: sites,
+		told: told, base: base, token: &sources.Token{Of: "NetBox", Value: c.Token, File: c.TokenFile}, pageSize: size, sites: sites,
 		http: client, clock: clock, log: log.Named("netbox"),
 	}, nil
 }
@@ -94,21 +125,13 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 // Version gives the API version of the newest answer, such as "4.7"; "" before
 // any.
 func (c *Client) Version() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.version
+	c.told.mu.Lock()
+	defer c.told.mu.Unlock()
+	return c.told.version
 }
 
 func (c *Client) heard(h http.Header) {
-	version := sources.CleanText(h.Get("API-Version"), 16)
-	if version == "" {
-		return
-	}
-	c.mu.Lock()
-	was := c.version
-	c.version = version
-	c.mu.Unlock()
-	if was != version {
+	if version := sources.CleanText(h.Get("API-Version"), 16); version != "" && c.told.hears(version) {
 		c.log.Info("NetBox answers", "url", c.base.String(), "version", version)
 	}
 }

@@ -1,6 +1,7 @@
 package netbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/musterhq/muster/sources"
 )
@@ -332,4 +335,56 @@ func TestATokenFileThatIsNoneSaysSo(t *testing.T) {
 	if _, err := c.Get(t.Context(), "1"); err != nil {
 		t.Errorf("the token from before does not stand: %v", err)
 	}
+}
+
+// What stays as it is is said once, whoever drops the client between two
+// listings because something else was forbidden.
+func TestWhatNetBoxIsLikeIsLoggedWhenItChanges(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 47)
+	hide := func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/racks/") {
+			return false
+		}
+		detail(w, 403, "You do not have permission to perform this action.")
+		return true
+	}
+	var log bytes.Buffer
+	logger := hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})
+	told := &Told{}
+	list := func(instead func(http.ResponseWriter, *http.Request) bool) {
+		t.Helper()
+		f.mu.Lock()
+		f.instead = instead
+		f.mu.Unlock()
+		c, err := New(Config{URL: f.server.URL, Token: "good", Sites: []string{"site-a"}, HTTP: sources.Options{Retries: -1, BreakerFailures: -1}, Told: told}, time.Now, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for range 2 {
+			if l := listAll(t, c); l.err != nil {
+				t.Fatal(l.err)
+			}
+		}
+	}
+	said := func(answers, hidden, shown int) {
+		t.Helper()
+		for text, want := range map[string]int{"NetBox answers": answers, "shows no racks": hidden, "shows its racks": shown} {
+			if got := strings.Count(log.String(), text); got != want {
+				t.Errorf("%q was logged %d times, want %d:\n%s", text, got, want, &log)
+			}
+		}
+	}
+	list(hide)
+	list(hide)
+	said(1, 1, 0)
+	list(nil)
+	list(nil)
+	said(1, 1, 1)
+	list(hide)
+	said(1, 2, 1)
+	f.generation = 46
+	list(hide)
+	said(2, 2, 1)
 }

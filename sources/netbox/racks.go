@@ -57,7 +57,9 @@ func (c *Client) readRacks(ctx context.Context, op string) (*rackNames, error) {
 		_, elements, err := walk.page(ctx)
 		if err != nil {
 			if kind := sources.KindOf(err); (kind == sources.KindForbidden && !errors.Is(err, ErrToken)) || kind == sources.KindMissing {
-				c.log.Warn("NetBox shows no racks: those of one name count as one rack", "error", err)
+				if c.told.hides(true) {
+					c.log.Warn("NetBox shows no racks: those of one name count as one rack", "error", err)
+				}
 				names := &rackNames{hidden: true}
 				c.racks.Store(names)
 				return names, nil
@@ -69,6 +71,9 @@ func (c *Client) readRacks(ctx context.Context, op string) (*rackNames, error) {
 				racks = append(racks, r)
 			}
 		}
+	}
+	if c.told.hides(false) {
+		c.log.Info("NetBox shows its racks", "count", len(racks))
 	}
 	names := &rackNames{own: qualify(racks)}
 	c.racks.Store(names)

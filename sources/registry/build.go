@@ -33,7 +33,7 @@ func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error
 	case source == "slurm" && spec.Sources.Slurm != nil:
 		return r.slurm(spec.Name, spec.Sources.Slurm)
 	case source == "netbox" && spec.Sources.NetBox != nil:
-		return r.netbox(spec)
+		return r.netbox(site)
 	case source == "bmc" && spec.Sources.BMC != nil:
 		return r.bmc(site)
 	case spec.Has(source):
@@ -63,9 +63,10 @@ func (r *Registry) slurm(site string, s *fleet.SlurmSource) (sources.Source, err
 	return client, nil
 }
 
-func (r *Registry) netbox(spec *fleet.SiteSpec) (sources.Source, error) {
+func (r *Registry) netbox(site *fleet.Site) (sources.Source, error) {
+	spec := &site.Spec
 	s := spec.Sources.NetBox
-	config := netbox.Config{URL: s.URL, PageSize: s.PageSize, HTTP: r.bounds(&s.Endpoint)}
+	config := netbox.Config{Told: r.toldOf(site.ID), URL: s.URL, PageSize: s.PageSize, HTTP: r.bounds(&s.Endpoint)}
 	if spec.NetBox != nil {
 		config.Sites = spec.NetBox.Sites
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -11,6 +12,7 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/keystone"
+	"github.com/musterhq/muster/sources/netbox"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/slurm"
 )
@@ -44,6 +46,7 @@ type Registry struct {
 	mu      sync.Mutex
 	closed  bool
 	clients map[key]*client
+	told    map[int64]*netbox.Told // by site: it outlives a client that is dropped
 }
 
 type key struct {
@@ -68,7 +71,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = hclog.NewNullLogger()
 	}
-	return &Registry{options: o, logins: keystone.NewPool(), clients: map[key]*client{}}
+	return &Registry{options: o, logins: keystone.NewPool(), clients: map[key]*client{}, told: map[int64]*netbox.Told{}}
 }
 
 // Use gives the client of one source of a site until release is called, once.
@@ -128,8 +131,9 @@ func (r *Registry) Drop(site int64, source string) {
 
 // Keep closes the clients of the sources that no site has any more.
 func (r *Registry) Keep(sites []fleet.Site) {
-	has := map[key]bool{}
+	has, ids := map[key]bool{}, map[int64]bool{}
 	for i := range sites {
+		ids[sites[i].ID] = true
 		for _, source := range sites[i].Spec.SourceNames() {
 			has[key{sites[i].ID, source}] = true
 		}
@@ -141,6 +145,15 @@ func (r *Registry) Keep(sites []fleet.Site) {
 			r.takeOut(k)
 		}
 	}
+	maps.DeleteFunc(r.told, func(site int64, _ *netbox.Told) bool { return !ids[site] })
+}
+
+// toldOf gives what was logged of a site's NetBox; the mutex is held.
+func (r *Registry) toldOf(site int64) *netbox.Told {
+	if r.told[site] == nil {
+		r.told[site] = &netbox.Told{}
+	}
+	return r.told[site]
 }
 
 // Close closes every client as soon as nobody uses it; no new one is given.

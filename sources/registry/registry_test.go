@@ -1,8 +1,11 @@
 package registry_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/registry"
@@ -232,5 +238,37 @@ func TestSecretsAreReadWhereTheyAreNamed(t *testing.T) {
 	}
 	if _, err := registry.Secret("hunter2"); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a secret itself in place of a reference: %v", err)
+	}
+}
+
+func TestWhatWasSaidOfNetBoxOutlivesADroppedClient(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("API-Version", "4.4")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"detail": "Invalid token"}`))
+	}))
+	defer server.Close()
+	var log bytes.Buffer
+	r := registry.New(registry.Options{Clock: time.Now, Log: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
+	defer r.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("0123456789"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := site(1)
+	s.Spec.Inventory, s.Spec.NetBox = facts.InventorySourceNetbox, &fleet.NetBoxSites{Instance: "nb", Sites: []string{"a"}}
+	s.Spec.Sources.NetBox = &fleet.NetBoxSource{Endpoint: fleet.Endpoint{URL: server.URL}, Token: "file:" + token}
+	for range 3 {
+		client, release := use(t, r, s, "netbox")
+		if _, err := client.List(t.Context(), func([]sources.Record) error { return nil }); sources.KindOf(err) != sources.KindForbidden {
+			t.Fatal(err)
+		}
+		release()
+		r.Drop(1, "netbox") // as a sweep does that was forbidden
+		r.Keep([]fleet.Site{*s})
+	}
+	if n := strings.Count(log.String(), "NetBox answers"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, &log)
 	}
 }
