@@ -28,6 +28,7 @@ type fleetView struct {
 type sourceRow struct {
 	Site          string         `json:"site"`
 	Source        string         `json:"source"`
+	State         string         `json:"state"`
 	FailingSince  *time.Time     `json:"failing_since"`
 	Alert         *string        `json:"alert"`
 	FindingCounts map[string]int `json:"finding_counts"`
@@ -101,7 +102,7 @@ func (s *Server) summary(r *request) (*fleetView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Sources: troubled(sites, reports), Recent: []changeRow{}}
+	v := &fleetView{At: now.UTC(), BundleVersion: bundle.Version(), Total: emptyCounts(), Sites: []siteCount{}, Sources: troubled(sites, reports, stale), Recent: []changeRow{}}
 	for i := range sites {
 		one := siteCount{Site: sites[i].Spec.Name, countsView: emptyCounts(), StaleSources: listed(stale[sites[i].ID])}
 		if at := slices.IndexFunc(counted, func(c store.SiteCount) bool { return c.SiteID == sites[i].ID }); at >= 0 {
@@ -120,8 +121,8 @@ func (s *Server) summary(r *request) (*fleetView, error) {
 }
 
 // troubled lists the sources of sites that a person should look at, those that
-// wait for one first.
-func troubled(sites []fleet.Site, reports []store.SourceReport) []sourceRow {
+// wait for one first. Those that are only stale are told with their site.
+func troubled(sites []fleet.Site, reports []store.SourceReport, stale map[int64][]string) []sourceRow {
 	rows := []sourceRow{}
 	for i := range reports {
 		report := &reports[i]
@@ -130,14 +131,14 @@ func troubled(sites []fleet.Site, reports []store.SourceReport) []sourceRow {
 			continue
 		}
 		rows = append(rows, sourceRow{
-			Site: sites[at].Spec.Name, Source: report.Source, FailingSince: instant(report.FailingSince), Alert: orNil(report.Alert), FindingCounts: report.Findings,
+			Site: sites[at].Spec.Name, Source: report.Source, State: stateOf(report, slices.Contains(stale[report.SiteID], report.Source)), FailingSince: instant(report.FailingSince), Alert: orNil(report.Alert), FindingCounts: report.Findings,
 		})
 	}
 	urgency := func(r sourceRow) int {
-		switch {
-		case r.Alert != nil:
+		switch r.State {
+		case stateWaiting:
 			return 0
-		case r.FailingSince != nil:
+		case stateFailing:
 			return 1
 		}
 		return 2

@@ -100,13 +100,16 @@ func TestTheSummaryNamesTheSourcesToLookAt(t *testing.T) {
 	tell("slurm", fleet.FindingUnjoined, "")
 	tell("ironic", "", "12 of 16 are missing")
 	must(t, w.svc.FailSweep(w.ctx(), w.annex.ID, "ironic", owner, 1, "Stale"))
+	if state := column(w.get("/api/v1/sites/lab/sources/"), "state"); !cmp.Equal(state, []any{"waiting", "good"}) {
+		t.Errorf("the lab's sources are %v", state)
+	}
 	v := w.get("/api/v1/fleet/summary/")["sources"].([]any)
 	var got []string
 	for _, one := range v {
 		row := one.(map[string]any)
-		got = append(got, fmt.Sprint(row["site"], " ", row["source"], " ", row["alert"], " ", row["finding_counts"]))
+		got = append(got, fmt.Sprint(row["site"], " ", row["source"], " ", row["state"], " ", row["alert"], " ", row["finding_counts"]))
 	}
-	if want := []string{"lab ironic 12 of 16 are missing map[]", "annex ironic <nil> map[]", "lab slurm <nil> map[unjoined:1]"}; !cmp.Equal(got, want) {
+	if want := []string{"lab ironic waiting 12 of 16 are missing map[]", "annex ironic failing <nil> map[]", "lab slurm good <nil> map[unjoined:1]"}; !cmp.Equal(got, want) {
 		t.Errorf("sources %q, want %q", got, want)
 	}
 	_, cookie := w.login(w.token, "/ui/")
@@ -119,6 +122,25 @@ func TestTheSummaryNamesTheSourcesToLookAt(t *testing.T) {
 	annex := w.makeToken(store.Token{Scopes: []string{httpapi.DeviceRead}, Sites: []string{"annex"}})
 	if seen := w.ask(annex, http.MethodGet, "/api/v1/fleet/summary/", nil).json()["sources"].([]any); len(seen) != 1 {
 		t.Errorf("who sees the annex alone is told of %v", seen)
+	}
+}
+
+// A listing that moved the watermark may still lack what only a person can say
+// is gone; what the source itself is still asked for waits for nobody.
+func TestASourceWhoseMissingSetWaitsForAPersonIsNotGood(t *testing.T) {
+	w := newWorld(t)
+	for why, want := range map[string]string{fleet.MissingUnconfirmed: "waiting", fleet.DecodeFailed: "good", "": "good"} {
+		must(t, w.svc.FinishSweep(w.ctx(), devices.Finish{
+			SiteID: w.lab.ID, Source: "slurm", Owner: owner, Epoch: 1, At: w.clock(), Kinds: []string{fleet.FindingMissing},
+			Findings: []fleet.Finding{{Kind: fleet.FindingMissing, Ref: "x", Detail: map[string]any{"why": why}}},
+		}))
+		if state := w.get("/api/v1/sites/lab/sources/slurm/")["state"]; state != want {
+			t.Errorf("what is missing because of %q leaves the source %v, want %s", why, state, want)
+		}
+		_, cookie := w.login(w.token, "/ui/")
+		if got := strings.Contains(w.ask("", http.MethodGet, "/ui/", nil, header("Cookie", cookie)).text(), "waits for a person"); got != (want == "waiting") {
+			t.Errorf("%q: the page says that a person is waited for: %v", why, got)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ func (s *Server) site(r *request, name string) (fleet.Site, error) {
 type sourceView struct {
 	Site          string         `json:"site"`
 	Source        string         `json:"source"`
+	State         string         `json:"state"`   // by stateOf
 	ReadAt        *time.Time     `json:"read_at"` // when it was last read to its end
 	Stale         bool           `json:"stale"`
 	FailingSince  *time.Time     `json:"failing_since"`
@@ -131,8 +132,31 @@ func (s *Server) viewSource(site *fleet.Site, report *store.SourceReport) source
 			v.Stale = !s.Clock().Before(report.At.Add(pace.TTL))
 		}
 	}
+	v.State = stateOf(report, v.Stale)
 	return v
 }
+
+// stateOf says in a word how a source is, by what is most pressing: a person is
+// waited for, it fails, it is stale.
+func stateOf(report *store.SourceReport, stale bool) string {
+	switch {
+	case report.Alert != "" || report.Waits:
+		return stateWaiting
+	case !report.FailingSince.IsZero():
+		return stateFailing
+	case stale:
+		return stateStale
+	}
+	return stateGood
+}
+
+// How a source may be.
+const (
+	stateWaiting = "waiting"
+	stateFailing = "failing"
+	stateStale   = "stale"
+	stateGood    = "good"
+)
 
 func (s *Server) listSources(r *request) (*reply, error) {
 	site, err := s.site(r, r.vars["site"])

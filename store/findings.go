@@ -59,6 +59,7 @@ type SourceReport struct {
 	Due      time.Time      // when it is next swept
 	Sweeping bool           // a sweep is under way
 	Findings map[string]int // how many, by kind
+	Waits    bool           // what is missing is concluded only by a person's word
 }
 
 // SourceReports reads one report for each source that the site reads, by name.
@@ -75,16 +76,17 @@ func sourceReports(ctx context.Context, q Querier, siteID *int64) ([]SourceRepor
 	rows, err := q.Query(ctx, `select w.site_id, w.source, m.at, m.failing_since, coalesce(m.reason, ''), coalesce(m.alert, ''), w.due_at,
 			coalesce(w.leased_until > clock_timestamp(), false),
 			coalesce((select jsonb_object_agg(c.kind, c.n) from (
-				select kind, count(*) as n from source_findings f where f.site_id = w.site_id and f.source = w.source group by kind) c), '{}')
+				select kind, count(*) as n from source_findings f where f.site_id = w.site_id and f.source = w.source group by kind) c), '{}'),
+			exists (select from source_findings f where f.site_id = w.site_id and f.source = w.source and f.kind = $2 and f.detail ->> 'why' = $3)
 		from sweeps w left join watermarks m on m.site_id = w.site_id and m.source = w.source
-		where $1::bigint is null or w.site_id = $1 order by w.site_id, w.source`, siteID)
+		where $1::bigint is null or w.site_id = $1 order by w.site_id, w.source`, siteID, fleet.FindingMissing, fleet.MissingUnconfirmed)
 	if err != nil {
 		return nil, fmt.Errorf("read the sources of sites: %w", err)
 	}
 	reports, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (SourceReport, error) {
 		var r SourceReport
 		var at, failing *time.Time
-		err := row.Scan(&r.SiteID, &r.Source, &at, &failing, &r.Reason, &r.Alert, &r.Due, &r.Sweeping, &r.Findings)
+		err := row.Scan(&r.SiteID, &r.Source, &at, &failing, &r.Reason, &r.Alert, &r.Due, &r.Sweeping, &r.Findings, &r.Waits)
 		r.At, r.FailingSince = orZero(at), orZero(failing)
 		return r, err
 	})

@@ -24,6 +24,7 @@ func (a *app) sourceCommand() *cobra.Command {
 type sourceItem struct {
 	Site          string         `json:"site"`
 	Source        string         `json:"source"`
+	State         string         `json:"state"`
 	ReadAt        *time.Time     `json:"read_at"`
 	Stale         bool           `json:"stale"`
 	FailingSince  *time.Time     `json:"failing_since"`
@@ -113,6 +114,9 @@ func (a *app) ago(at *time.Time) string {
 // standing says in a word how a source is.
 func (a *app) standing(s *sourceItem) string {
 	var words []string
+	if s.State == "waiting" || s.Alert != nil {
+		words = append(words, "waits for a person")
+	}
 	if s.Stale {
 		words = append(words, "stale")
 	}
