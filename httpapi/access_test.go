@@ -25,6 +25,8 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 		return map[string]any{"devices": []any{map[string]any{"device_id": device, "conditions": []any{map[string]any{"type": "CustodyIntent", "status": "True", "reason": "HandedOver"}}}}}
 	case "/api/v1/sites/{site}/sources/{source}/confirm/":
 		return map[string]any{"hash": "x"}
+	case "/api/v1/sites/{site}/sources/bmc/allow-login/":
+		return map[string]any{"all": true}
 	case "/api/v1/devices/{id}/promote/":
 		return map[string]any{"reason": "it is ours now"}
 	case "/api/v1/eligibility/check/":
@@ -86,6 +88,8 @@ func TestAuthorisationMatrix(t *testing.T) {
 				case one.Path == "/api/v1/jobs/" && a.Status == http.StatusCreated:
 				case !here && aboutSite:
 					a.refused(http.StatusNotFound, "site_not_found")
+				case strings.HasSuffix(one.Path, "/allow-login/"): // it has no BMCs
+					a.refused(http.StatusNotFound, "source_not_found")
 				case strings.HasSuffix(one.Path, "/confirm/"):
 					a.refused(http.StatusConflict, "finding_changed")
 				case a.Status != http.StatusOK:

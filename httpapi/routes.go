@@ -66,6 +66,7 @@ func (s *Server) table() []route {
 		get("/sites/{site}/sources/", DeviceRead, s.listSources),
 		get("/sites/{site}/sources/{source}/", DeviceRead, s.showSource),
 		post("/sites/{site}/sources/{source}/confirm/", OperationWrite, s.confirmMissing),
+		post("/sites/{site}/sources/bmc/allow-login/", OperationWrite, s.allowLogin),
 		get("/policies/", PolicyRead, s.listPolicies),
 		get("/policies/status/", PolicyRead, s.showPolicyStatus),
 		get("/policies/{family}/", PolicyRead, s.showFamily),

@@ -144,6 +144,52 @@ func TestASourceWhoseMissingSetWaitsForAPersonIsNotGood(t *testing.T) {
 	}
 }
 
+func TestAPersonAllowsALoginThatABMCRefused(t *testing.T) {
+	w := newWorld(t)
+	spec := w.lab.Spec
+	spec.Sources.Recorded = map[string]string{"ironic": "x", "slurm": "x", "bmc": "x"}
+	must(t, w.db.Tx(w.ctx(), func(tx pgx.Tx) error {
+		site, err := store.PutSite(w.ctx(), tx, fleet.Site{ID: w.lab.ID, Revision: w.lab.Revision, Spec: spec, AppliedBy: "test"})
+		if err != nil {
+			return err
+		}
+		return store.EnsureSweeps(w.ctx(), tx, []fleet.Site{site})
+	}))
+	one, two, other := w.bear(w.lab, "gpu-1", node(ready)), w.bear(w.lab, "gpu-2", node(ready)), w.bear(w.annex, "gpu-3", node(ready))
+	for id, address := range map[int64]string{one: "192.0.2.1", two: "192.0.2.2", other: "192.0.2.3"} {
+		w.exec("update devices set bmc_address = $2 where id = $1", id, address)
+	}
+	allow := func(body fields) answer { return w.post(w.token, "/sites/lab/sources/bmc/allow-login/", body) }
+	for _, body := range []fields{{}, {"all": false}, {"address": ""}, {"address": "192.0.2.1", "all": true}} {
+		allow(body).refused(http.StatusBadRequest, "request_invalid")
+	}
+	allow(fields{"address": "192.0.2.9"}).refused(http.StatusNotFound, "device_not_found")
+	allow(fields{"device_id": other}).refused(http.StatusNotFound, "device_not_found")
+	w.exec("update sweeps set due_at = now() + interval '1 year'")
+	for _, try := range []struct {
+		body fields
+		want []any
+	}{{fields{"address": "192.0.2.1/24"}, []any{"192.0.2.1"}}, {fields{"device_id": two}, []any{"192.0.2.2"}}, {fields{"all": true}, []any{}}} {
+		a := allow(try.body)
+		if a.Status != http.StatusOK || !cmp.Equal(a.json()["addresses"], any(try.want)) {
+			t.Errorf("%v: %d %s", try.body, a.Status, a.Body)
+		}
+	}
+	if n := w.count("select count(*) from sweeps where site_id = $1 and source = 'bmc' and due_at < now() + interval '1 hour'", w.lab.ID); n != 1 {
+		t.Error("no round is asked for")
+	}
+	if n := w.count("select count(*) from audit where action = 'source.allow_login' and principal = 'token:t1' and remote = '192.0.2.1'"); n != 3 {
+		t.Errorf("%d audit rows, want 3", n)
+	}
+	permissions, err := store.LoginsAllowed(w.ctx(), w.db, w.lab.ID, "bmc", 0)
+	if err != nil || len(permissions) != 3 {
+		t.Fatalf("%v %v", permissions, err)
+	}
+	if rest, err := store.LoginsAllowed(w.ctx(), w.db, w.lab.ID, "bmc", permissions[1].ID); err != nil || len(rest) != 1 || len(rest[0].Addresses) != 0 {
+		t.Errorf("behind the second are %v, %v", rest, err)
+	}
+}
+
 func TestTheSummaryCountsTheFleet(t *testing.T) {
 	w := newWorld(t)
 	w.bear(w.lab, "gpu-1", node(ready))

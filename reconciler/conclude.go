@@ -3,6 +3,7 @@ package reconciler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/musterhq/muster/devices"
@@ -20,7 +21,7 @@ const (
 var kindsOfEnd = []string{
 	fleet.FindingMissing, fleet.FindingUnjoined, fleet.FindingAmbiguous, fleet.FindingUndecodable,
 	fleet.FindingDropped, fleet.FindingLost, fleet.FindingFailure, fleet.FindingClass,
-	fleet.FindingMoving, fleet.FindingUnmappedSite,
+	fleet.FindingMoving, fleet.FindingUnmappedSite, fleet.FindingRefused,
 }
 
 // conclude draws what only the whole listing can tell, in this order: absence,
@@ -261,6 +262,9 @@ func (l *listing) tellEnd(end sources.End) {
 	}
 	for _, feature := range end.Lost {
 		l.find(fleet.FindingLost, feature, 0, nil)
+	}
+	for _, ref := range end.Refused {
+		l.find(fleet.FindingRefused, ref, 0, map[string]any{"allow": fmt.Sprintf("muster bmc allow-login %s %s", l.site.Spec.Name, ref)})
 	}
 }
 

@@ -64,6 +64,7 @@ type Reconciler struct {
 	metrics *metrics
 	wake    chan struct{} // a projection was asked for here
 	paused  pause
+	logins  followed
 }
 
 // New makes a Reconciler; Run does the work.

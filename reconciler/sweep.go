@@ -175,6 +175,9 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 	defer release()
 	s.client = client
+	if err := s.allowLogins(ctx); err != nil {
+		return err
+	}
 	l, err := newListing(ctx, s)
 	if err != nil {
 		return err

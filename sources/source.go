@@ -43,6 +43,10 @@ type End struct {
 	// Elsewhere counts what the source has of sites that are not ours: it was not
 	// given (netbox).
 	Elsewhere int
+
+	// Refused are the refs of what has refused its credential so often that it is
+	// not tried there any more, until it changes or a person allows it (bmc).
+	Refused []string
 }
 
 // Source is one system of one site, read.

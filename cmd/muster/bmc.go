@@ -24,7 +24,7 @@ import (
 )
 
 func (a *app) bmcCommand() *cobra.Command {
-	return parent("bmc", "Look at one BMC", a.bmcCaptureCommand())
+	return parent("bmc", "Look at one BMC, let it be logged in to again", a.bmcCaptureCommand(), a.bmcAllowLoginCommand())
 }
 
 // captureFlags are what `muster bmc capture` is told.

@@ -3,6 +3,7 @@ package redfish
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,13 @@ func TestNoLoginAfterThreeRefusalsInARow(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
+	told := func(want ...string) {
+		t.Helper()
+		if end, err := c.List(t.Context(), func([]sources.Record) error { return nil }); err != nil || !slices.Equal(end.Refused, want) {
+			t.Errorf("refused at %v, want %v: %v", end.Refused, want, err)
+		}
+	}
+	told(target.Address)
 	if logins() != 3 {
 		t.Errorf("%d logins with a credential that is refused", logins())
 	}
@@ -77,6 +85,7 @@ func TestNoLoginAfterThreeRefusalsInARow(t *testing.T) {
 	if got := answeredFacts(t, c); got.Refusal != 0 || got.PowerState.String() != "Off" {
 		t.Errorf("with its new content: %+v", got)
 	}
+	told()
 }
 
 func TestARefusalNowAndThenIsNoRefusal(t *testing.T) {

@@ -52,7 +52,7 @@ func (c *Client) List(ctx context.Context, yield func([]sources.Record) error) (
 			return sources.End{}, err
 		}
 	}
-	return sources.End{At: began, Complete: true, Records: len(targets), Dropped: dropped}, nil
+	return sources.End{At: began, Complete: true, Records: len(targets), Dropped: dropped, Refused: r.blocked(targets)}, nil
 }
 
 // distinct leaves out targets without an address and all but the first of those
@@ -132,6 +132,16 @@ func (r *refusals) keep(keys map[string]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.by, func(key string, _ refusal) bool { return !keys[key] })
+}
+
+// blocked lists the addresses at which the credential is not tried any more.
+func (r *round) blocked(targets []Target) (addresses []string) {
+	for _, t := range targets {
+		if l := r.logins.of(t.Name); l.usable() && r.client.refusals.blocked(t.Address, l) {
+			addresses = append(addresses, t.Address)
+		}
+	}
+	return addresses
 }
 
 // take gives the next BMC to ask. A worker of the suspects' share takes them
