@@ -23,9 +23,14 @@ BMC at an address, of that of a device, or of all BMCs of the site.`,
 	conn := a.connectFlags(c)
 	c.Flags().StringVar(&named, "device", "", "the device, by NAME or ID, in place of an address")
 	c.Flags().BoolVar(&all, "all", false, "every BMC of the site")
-	c.MarkFlagsMutuallyExclusive("device", "all")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if (len(args) == 2) == (named != "" || all) {
+		ways := 0
+		for _, way := range []bool{len(args) == 2, named != "", all} {
+			if way {
+				ways++
+			}
+		}
+		if ways != 1 {
 			return usage("say at which BMC: an ADDRESS, --device NAME or --all")
 		}
 		server, err := a.connect(conn)
