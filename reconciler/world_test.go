@@ -331,10 +331,11 @@ func (w *world) wantFindings(source string, want ...string) {
 	}
 }
 
-// eventually waits until a condition holds, at most half a minute.
+// eventually waits until a condition holds, at most two minutes: under the race
+// detector and beside other tests a bundle alone loads for half of one.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -347,13 +348,13 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// receive takes the next value of a channel, waiting at most half a minute.
+// receive takes the next value of a channel, waiting as long.
 func receive[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("in vain waited for %s", what)
 	}
 	panic("unreachable")
