@@ -182,12 +182,7 @@ func (p *Policy) Activate(ctx context.Context, tree fs.FS, actor string) (*engin
 	defer p.loading.Unlock()
 	same := false // the bits it was compiled with are those it was given
 	err = p.db.Tx(ctx, func(tx pgx.Tx) error {
-		var types []string
-		for _, t := range b.Catalogue() {
-			types = append(types, t.Name)
-		}
-		slices.Sort(types)
-		given, err := store.GiveBits(ctx, tx, types, b.Version())
+		given, err := store.GiveBits(ctx, tx, b.TypeNames(), b.Version())
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package devices_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +17,8 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 const slurmProject, enrolProject = "6f70656e737461636b", "656e726f6c"
@@ -77,29 +76,15 @@ type world struct {
 const owner = "test"
 
 func prepare(url string) error {
-	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	b, err := shipped()
 	if err != nil {
 		return err
 	}
-	return db.Tx(ctx, func(tx pgx.Tx) error { return activate(ctx, tx, b) })
+	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames()})
 }
 
 func activate(ctx context.Context, tx pgx.Tx, b *engine.Bundle) error {
-	var types []string
-	for _, t := range b.Catalogue() {
-		types = append(types, t.Name)
-	}
-	slices.Sort(types)
-	if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
+	if _, err := store.GiveBits(ctx, tx, b.TypeNames(), b.Version()); err != nil {
 		return err
 	}
 	if err := store.StoreBundle(ctx, tx, store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: map[string]string{}, StoredBy: "test"}); err != nil {

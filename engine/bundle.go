@@ -142,6 +142,15 @@ type Pace struct {
 	TTL      time.Duration // three intervals unless the policy says otherwise
 }
 
+// TypeNames gives the names of the catalogue's condition types, in its order.
+func (b *Bundle) TypeNames() []string {
+	var names []string
+	for _, t := range b.Catalogue() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // Catalogue lists the condition types in the order of names. The caller may not
 // change it.
 func (b *Bundle) Catalogue() []ConditionType { return b.types }

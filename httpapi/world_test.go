@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,8 +26,8 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 const slurmProject, owner = "6f70656e737461636b", "test"
@@ -106,15 +105,6 @@ type world struct {
 }
 
 func prepare(url string) error {
-	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	b, err := shipped()
 	if err != nil {
 		return err
@@ -129,20 +119,7 @@ func prepare(url string) error {
 			texts[name] = string(data)
 		}
 	}
-	var types []string
-	for _, t := range b.Catalogue() {
-		types = append(types, t.Name)
-	}
-	slices.Sort(types)
-	return db.Tx(ctx, func(tx pgx.Tx) error {
-		if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
-			return err
-		}
-		if err := store.StoreBundle(ctx, tx, store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: texts, StoredBy: "test"}); err != nil {
-			return err
-		}
-		return store.Activate(ctx, tx, b.Version(), "test")
-	})
+	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames(), Files: texts})
 }
 
 // newWorld makes a server. change may alter what it is made of.

@@ -23,8 +23,8 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -76,31 +76,11 @@ type world struct {
 }
 
 func prepare(url string) error {
-	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	b, err := shipped()
 	if err != nil {
 		return err
 	}
-	return db.Tx(ctx, func(tx pgx.Tx) error {
-		var types []string
-		for _, t := range b.Catalogue() {
-			types = append(types, t.Name)
-		}
-		slices.Sort(types)
-		if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
-			return err
-		}
-		if err := store.StoreBundle(ctx, tx, store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: map[string]string{}, StoredBy: "test"}); err != nil {
-			return err
-		}
+	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames()}, func(ctx context.Context, tx pgx.Tx) error {
 		for _, spec := range []fleet.SiteSpec{
 			{Name: "lab", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceFile, TraitBased: true, CustomerReadyTrait: "CUSTOM_READY", ForceReclaimEnabled: true},
 			{Name: "iron", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceIronic, TraitBased: true, CustomerReadyTrait: "CUSTOM_READY",
@@ -110,7 +90,7 @@ func prepare(url string) error {
 				return err
 			}
 		}
-		return store.Activate(ctx, tx, b.Version(), "test")
+		return nil
 	})
 }
 

@@ -18,10 +18,10 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/registry"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 const slurmProject = "6f70656e737461636b"
@@ -131,33 +131,11 @@ type world struct {
 }
 
 func prepare(url string) error {
-	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	b, err := shipped()
 	if err != nil {
 		return err
 	}
-	return db.Tx(ctx, func(tx pgx.Tx) error {
-		var types []string
-		for _, t := range b.Catalogue() {
-			types = append(types, t.Name)
-		}
-		slices.Sort(types)
-		if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
-			return err
-		}
-		if err := store.StoreBundle(ctx, tx, store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: map[string]string{}, StoredBy: "test"}); err != nil {
-			return err
-		}
-		return store.Activate(ctx, tx, b.Version(), "test")
-	})
+	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames()})
 }
 
 func newWorld(t *testing.T, change ...func(*fleet.SiteSpec)) *world {

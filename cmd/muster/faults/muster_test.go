@@ -21,13 +21,13 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	domain "github.com/musterhq/muster/fleet"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/reconciler"
 	"github.com/musterhq/muster/simulator/world"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storetest"
 )
 
 const (
@@ -86,33 +86,11 @@ func newReplica(t *testing.T, often string, bmcs int) *replica {
 }
 
 func prepare(url string) error {
-	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	b, err := shipped()
 	if err != nil {
 		return err
 	}
-	var types []string
-	for _, t := range b.Catalogue() {
-		types = append(types, t.Name)
-	}
-	slices.Sort(types)
-	return db.Tx(ctx, func(tx pgx.Tx) error {
-		if _, err := store.GiveBits(ctx, tx, types, b.Version()); err != nil {
-			return err
-		}
-		if err := store.StoreBundle(ctx, tx, store.PolicyBundle{Version: b.Version(), Semantics: engine.Semantics, Files: map[string]string{}, StoredBy: "test"}); err != nil {
-			return err
-		}
-		return store.Activate(ctx, tx, b.Version(), "test")
-	})
+	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames()})
 }
 
 // spec is the site as an operator would write it, with pages so small that a
