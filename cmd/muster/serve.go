@@ -28,7 +28,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a replica of the server",
-		Long: `Serve runs one replica: the API, the reconciler, or both. Any number of replicas
+		Long: `Serve runs one replica: the API, the reconciler, the worker of jobs, or all three. Any number of replicas
 share one PostgreSQL. It is configured by a file (schema/config.cue says what may
 stand in it), over that by the environment, over that by flags; ` + "`muster config check`" + `
 shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, never here.`,
@@ -54,7 +54,7 @@ shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, 
 	c.Flags().StringVar(&url, "postgres-url", "", "the database; with a password better MUSTER_DATABASE_URL or file:PATH")
 	c.Flags().StringVar(&temporal, "temporal-address", "", "the Temporal that runs workflows, HOST:PORT")
 	c.Flags().StringVar(&listen, "listen", "", "address of the API")
-	c.Flags().StringVar(&roles, "roles", "", "what this replica does: api,reconciler")
+	c.Flags().StringVar(&roles, "roles", "", "what this replica does: api,reconciler,worker")
 	c.Flags().StringVar(&policies, "policies", "", "folder of policies that an empty database begins with")
 	c.Flags().StringArrayVar(&sites, "site", nil, "file of a site that an empty database begins with; may be repeated")
 	c.Flags().StringVar(&level, "log-level", "", "what to log: debug, info, warn, error")
@@ -63,7 +63,7 @@ shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, 
 
 // rolesOf picks the roles that this build has.
 func rolesOf(asked []string, log hclog.Logger) ([]string, error) {
-	known := []string{server.RoleAPI, server.RoleReconciler}
+	known := server.Roles()
 	var roles []string
 	for _, role := range asked {
 		if slices.Contains(known, role) {

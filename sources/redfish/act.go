@@ -40,6 +40,31 @@ func (c *Client) acting(op string, target Target) (*bmc, *sources.Error) {
 	return b, nil
 }
 
+// Login shows that a BMC takes the credential: what only its accounts may read is
+// read, then a session is opened and ended. Nothing else is done.
+func (c *Client) Login(ctx context.Context, target Target) error {
+	op := "log in to the BMC of " + target.Name
+	b, fault := c.acting(op, target)
+	if fault != nil {
+		return fault
+	}
+	defer b.close()
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	if err := b.root(ctx); err != nil {
+		return c.failure(op, nil, err)
+	}
+	if _, err := b.listed(ctx, b.service("Systems")); err != nil {
+		return c.failure(op, nil, err)
+	}
+	_, end, err := b.session(ctx)
+	if err != nil {
+		return c.failure(op, nil, err)
+	}
+	end()
+	return nil
+}
+
 // Power is what a machine's power was seen to be.
 type Power struct {
 	State  string // "" where the BMC does not say or muster does not know it

@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	s, err := server.New(server.Options{
-		DB: i.db, Policies: i.policy, Roles: []string{server.RoleAPI, server.RoleReconciler}, Log: i.Log,
+		DB: i.db, Policies: i.policy, Roles: server.Roles(), Log: i.Log,
 		Listener: i.listener, Auth: httpapi.Tokens{DB: i.db, Clock: i.db.Now},
 		Temporal: i.temporal.client, Namespace: embedded.TemporalNamespace,
 	})

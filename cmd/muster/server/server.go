@@ -24,13 +24,18 @@ import (
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows"
 )
 
 // The roles of a replica.
 const (
 	RoleAPI        = "api"
 	RoleReconciler = "reconciler"
+	RoleWorker     = "worker"
 )
+
+// Roles are all that this build has.
+func Roles() []string { return []string{RoleAPI, RoleReconciler, RoleWorker} }
 
 // Options are what a replica is made of.
 type Options struct {
@@ -56,7 +61,8 @@ type Server struct {
 	options    Options
 	clients    *registry.Registry
 	reconciler *reconciler.Reconciler
-	temporal   *temporalWatch // nil: there is none
+	worker     *workflows.Runner // nil: it is not a role, or there is no Temporal
+	temporal   *temporalWatch    // nil: there is none
 	api        *httpapi.Server
 }
 
@@ -74,14 +80,30 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	service.Respect(jobs.Locks{})
-	work := jobs.New(o.DB, service, o.Policies, clock, o.Log.Named("jobs"), jobs.Options{})
+	work := jobs.New(o.DB, service, o.Policies, clock, o.Log.Named("jobs"), jobs.Options{Implemented: workflows.Implemented})
 	s := &Server{options: o}
-	if slices.Contains(o.Roles, RoleReconciler) {
-		if err := s.reconcile(service, metrics); err != nil {
+	reconciles, works := slices.Contains(o.Roles, RoleReconciler), slices.Contains(o.Roles, RoleWorker) && o.Temporal != nil
+	if reconciles || works {
+		if err := s.open(service, metrics); err != nil {
 			return nil, err
 		}
 	}
 	var err error
+	if reconciles {
+		if s.reconciler, err = reconciler.New(reconciler.Options{
+			DB: o.DB, Devices: service, Policies: o.Policies, Clients: s.clients, Owner: owner(), Rand: mathrand.Float64,
+			Log: o.Log, Metrics: metrics, Sweeps: o.Sweeps, Lease: o.Lease,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if works {
+		if s.worker, err = workflows.New(workflows.Options{
+			DB: o.DB, Jobs: work, Sources: s.clients, Temporal: o.Temporal, Prefix: o.TaskQueuePrefix, Log: o.Log, Metrics: metrics,
+		}); err != nil {
+			return nil, err
+		}
+	}
 	if o.Temporal != nil {
 		if s.temporal, err = newTemporalWatch(o.Temporal, o.Namespace, o.Log.Named("temporal"), metrics); err != nil {
 			return nil, err
@@ -94,7 +116,8 @@ func New(o Options) (*Server, error) {
 	return s, err
 }
 
-func (s *Server) reconcile(service *devices.Service, metrics *prometheus.Registry) error {
+// open makes the clients of the sites' systems: reconciler and worker share them.
+func (s *Server) open(service *devices.Service, metrics *prometheus.Registry) error {
 	meter, err := reconciler.NewSourceMeter(metrics)
 	if err != nil {
 		return err
@@ -104,11 +127,7 @@ func (s *Server) reconcile(service *devices.Service, metrics *prometheus.Registr
 		Clock: o.DB.Now, Log: o.Log.Named("sources"), Rand: mathrand.Float64, Meter: meter, Slurm: meter.Slurm, Redfish: meter.Redfish,
 		BMCs: func(ctx context.Context, site int64) ([]redfish.Target, error) { return targets(ctx, service, site) },
 	})
-	s.reconciler, err = reconciler.New(reconciler.Options{
-		DB: o.DB, Devices: service, Policies: o.Policies, Clients: s.clients, Owner: owner(), Rand: mathrand.Float64,
-		Log: o.Log, Metrics: metrics, Sweeps: o.Sweeps, Lease: o.Lease,
-	})
-	return err
+	return nil
 }
 
 // targets lists the BMCs that the inventory says a site's devices have.
@@ -142,15 +161,18 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { s.options.DB.FollowClock(ctx); return nil })
 	group.Go(func() error { return s.options.Policies.Follow(ctx) })
 	if s.reconciler != nil {
-		group.Go(func() error {
-			s.reconciler.Run(ctx)
-			s.clients.Close()
-			return nil
-		})
+		group.Go(func() error { s.reconciler.Run(ctx); return nil })
+	}
+	if s.worker != nil {
+		group.Go(func() error { s.worker.Run(ctx); return nil })
 	}
 	if s.temporal != nil {
 		group.Go(func() error { s.temporal.run(ctx, temporalEvery); return nil })
 	}
 	group.Go(func() error { return s.api.Serve(ctx, s.options.Listener) })
-	return group.Wait()
+	err := group.Wait()
+	if s.clients != nil {
+		s.clients.Close()
+	}
+	return err
 }
