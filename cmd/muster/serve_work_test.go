@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/musterhq/muster/embedded"
+	"github.com/musterhq/muster/embedded/pgtest"
+	"github.com/musterhq/muster/migrations"
+	"github.com/musterhq/muster/simulator"
+	"github.com/musterhq/muster/simulator/control"
+	"github.com/musterhq/muster/simulator/faultproxy"
+	"github.com/musterhq/muster/simulator/world"
+)
+
+// plant is a simulated site and what runs beside muster, for jobs that are real
+// but for the machines.
+type plant struct {
+	database string
+	rows     *pgx.Conn
+	control  *control.Client
+	site     string // file
+	program  string // muster-temporal
+	data     string // of Temporal
+	port     int    // of Temporal
+	temporal *exec.Cmd
+	url      string // of muster
+	token    string
+}
+
+// TestJobsOutliveTheirWorkersAndTemporal runs jobs on a real Temporal and a real
+// database against the simulated fleet. Each step goes on where the one before has
+// left it.
+func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.startTemporal(t)
+	p.serve(t, "api,reconciler")
+	worker := p.serve(t, "worker")
+	t.Run("a BMC that takes the credential", func(t *testing.T) {
+		p.ends(t, p.submit(t, "verify_connectivity", "sim1-r01-c01"), "succeeded", "")
+	})
+	t.Run("a BMC that refuses it", func(t *testing.T) {
+		p.fault(t, "bmc-refuses", "sim1-r01-c03")
+		p.ends(t, p.submit(t, "verify_connectivity", "sim1-r01-c03"), "failed", "BMC_CREDENTIAL_REFUSED")
+	})
+	t.Run("a cancel while a BMC hangs", func(t *testing.T) {
+		p.fault(t, "bmc-hangs", "sim1-r01-c04")
+		job := p.submit(t, "verify_connectivity", "sim1-r01-c04")
+		p.until(t, "its work to begin", "select phase <> '' from job_devices where job_id = $1", job)
+		p.run(t, "job", "cancel", fmt.Sprint(job))
+		p.ends(t, job, "cancelled", "")
+		p.until(t, "the device to be free", "select not exists (select from device_locks where holder = $1)", fmt.Sprintf("job/%d", job))
+	})
+	t.Run("kill -9 of the worker and of Temporal in a clean", func(t *testing.T) {
+		job := p.submit(t, "ironic_node_clean", "sim1-r01-c02")
+		p.until(t, "the clean", "select phase = 'clean' from job_devices where job_id = $1", job)
+		kill(t, worker.cmd)
+		kill(t, p.temporal)
+		p.startTemporal(t)
+		p.serve(t, "worker")
+		p.ends(t, job, "succeeded", "")
+		did := p.effects(t, "sim1-r01-c02")
+		for _, once := range []string{"clear maintenance", "set provision manage", "set provision provide"} {
+			if n := did[once]; n != 1 {
+				t.Errorf("%s was done %d times: %v", once, n, did)
+			}
+		}
+	})
+	t.Run("a job that waits for Temporal", func(t *testing.T) {
+		kill(t, p.temporal)
+		job := p.submit(t, "verify_connectivity", "sim1-r01-c01")
+		p.until(t, "a try", "select tries > 0 from executions where job_id = $1", job)
+		p.startTemporal(t)
+		p.ends(t, job, "succeeded", "")
+	})
+}
+
+func newPlant(t *testing.T) *plant {
+	t.Helper()
+	p := &plant{program: os.Getenv("MUSTER_TEMPORAL_BIN")}
+	if p.program == "" {
+		p.program = "../../bin/muster-temporal"
+	}
+	if _, err := os.Stat(p.program); err != nil {
+		t.Skip("needs bin/muster-temporal (make temporal) or MUSTER_TEMPORAL_BIN: jobs run on a real Temporal only")
+	}
+	p.database = pgtest.Template(t, "migrated", func(url string) error {
+		_, err := migrations.Up(context.Background(), url)
+		return err
+	})
+	var err error
+	if p.rows, err = pgx.Connect(t.Context(), p.database); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.rows.Close(context.Background()) })
+	dir := t.TempDir()
+	p.data = filepath.Join(dir, "temporal")
+	if err := os.Mkdir(p.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.fleet(t, filepath.Join(dir, "simulator"))
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.port = free.Addr().(*net.TCPAddr).Port
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// fleet runs a simulated fleet of one site and describes that.
+func (p *plant) fleet(t *testing.T, dir string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan simulator.Endpoints, 1), make(chan error, 1)
+	go func() {
+		done <- simulator.Run(ctx, simulator.Options{
+			Dir: dir, Shape: world.Shape{Sites: 1, Racks: 1}, Still: true, Ready: func(e simulator.Endpoints) { ready <- e },
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	var e simulator.Endpoints
+	select {
+	case e = <-ready:
+	case err := <-done:
+		done <- nil
+		t.Fatal(err)
+	}
+	c, _, err := simulator.ReadControl(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.control = control.Dial(c.URL, c.Token)
+	site := &e.Sites[0]
+	type object = map[string]any
+	spec := object{
+		"name": site.Name, "engagement_mode": site.Mode, "trait_based": site.TraitBased, "placement_enabled": false, "customer_ready_trait": site.Trait,
+		"lessees":   object{"enrol": site.Lessees.Enrol, "slurm": site.Lessees.Slurm, "maintenance": site.Lessees.Maintenance},
+		"inventory": "netbox", "netbox": object{"instance": "simulated", "sites": []string{site.Name}},
+		"sources": object{
+			"netbox": object{"url": site.NetBox, "token": "file:" + e.Secrets.NetBox, "interval": "5s"},
+			"ironic": object{
+				"url": site.Ironic, "auth": site.IronicAuth, "username": e.User, "password": "file:" + e.Secrets.Password, "interval": "2s",
+				"keystone": object{"url": site.Keystone, "project": site.Project, "region": site.Name},
+			},
+			"bmc": object{
+				"port": e.BMCPort, "networks": []string{site.Networks}, "interval": "60s", "tls": object{"ca": e.CA},
+				"credentials": []object{{"match": "*", "ref": "file:" + e.Secrets.BMC}},
+			},
+		},
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.site = filepath.Join(filepath.Dir(dir), "site.json")
+	if err := os.WriteFile(p.site, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *plant) startTemporal(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(p.program, "--dir", p.data, "--port", fmt.Sprint(p.port), "--namespace", embedded.TemporalNamespace, "--schema", embedded.TemporalSchema)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.temporal = cmd
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed, and may have been waited for
+}
+
+// serve starts a replica; the first one must have the API.
+func (p *plant) serve(t *testing.T, roles string) *replica {
+	t.Helper()
+	r := serve(t, p.database, "--site", p.site, "--roles", roles, "--listen", "127.0.0.1:0", "--temporal-address", fmt.Sprintf("127.0.0.1:%d", p.port))
+	said := r.says(t, `"@message":"serving".*`)
+	if p.url == "" {
+		p.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(said)
+		p.token = strings.TrimSpace(p.run(t, "token", "create", "test"))
+		p.until(t, "the nodes to be read", "select count(*) >= 18 from devices where infrastructure_ref <> '' and bmc_address <> ''")
+		p.until(t, "the failed clean to be seen", "select operational_status = 'failed' from devices where name = 'sim1-r01-c02'")
+	}
+	return r
+}
+
+func (p *plant) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(musterBinary(t), args...)
+	cmd.Env = append(os.Environ(), "MUSTER_DATABASE_URL="+p.database, "MUSTER_URL="+p.url, "MUSTER_TOKEN="+p.token)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (p *plant) submit(t *testing.T, workflow, device string) (job int64) {
+	t.Helper()
+	p.run(t, "job", "submit", workflow, device)
+	if err := p.rows.QueryRow(t.Context(), "select max(id) from jobs").Scan(&job); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// until waits for a query to say true.
+func (p *plant) until(t *testing.T, what, query string, args ...any) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		var is bool
+		if err := p.rows.QueryRow(t.Context(), query, args...).Scan(&is); err != nil {
+			t.Fatal(err)
+		}
+		if is {
+			return
+		}
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// ends waits for a job of one device to end as it should.
+func (p *plant) ends(t *testing.T, job int64, status, code string) {
+	t.Helper()
+	p.until(t, "the job's end", "select status not in ('pending', 'running', 'cancellation_requested') from jobs where id = $1", job)
+	var is, device, got, message string
+	err := p.rows.QueryRow(t.Context(), `select j.status, d.status, d.failure_code, d.failure_message from jobs j join job_devices d on d.job_id = j.id where j.id = $1`, job).
+		Scan(&is, &device, &got, &message)
+	if err != nil || is != status || device != status || got != code {
+		t.Fatalf("job %d is %s, its device %s %s (%s), %v; want %s %s", job, is, device, got, message, err, status, code)
+	}
+}
+
+func (p *plant) fault(t *testing.T, kind, device string) {
+	t.Helper()
+	f := control.Fault{Device: device}
+	f.Kind = faultproxy.Kind(kind)
+	if _, err := p.control.Fault(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// effects counts what was done to a machine from outside.
+func (p *plant) effects(t *testing.T, device string) map[string]int {
+	t.Helper()
+	all, err := p.control.Effects(t.Context(), 0, "ironic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	did := map[string]int{}
+	for _, e := range all.Effects {
+		if e.Subject == device {
+			did[e.Op]++
+		}
+	}
+	return did
+}
