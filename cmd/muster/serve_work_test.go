@@ -44,7 +44,7 @@ type plant struct {
 // left it.
 func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
+	p, whole := newPlant(t), t // what a step starts is there for the next ones
 	p.startTemporal(t)
 	p.serve(t, "api,reconciler")
 	worker := p.serve(t, "worker")
@@ -59,7 +59,7 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 		p.fault(t, "bmc-hangs", "sim1-r01-c04")
 		job := p.submit(t, "verify_connectivity", "sim1-r01-c04")
 		p.until(t, "its work to begin", "select phase <> '' from job_devices where job_id = $1", job)
-		p.run(t, "job", "cancel", fmt.Sprint(job))
+		p.run(t, "job", "cancel", fmt.Sprint(job), "--reason", "test")
 		p.ends(t, job, "cancelled", "")
 		p.until(t, "the device to be free", "select not exists (select from device_locks where holder = $1)", fmt.Sprintf("job/%d", job))
 	})
@@ -68,8 +68,8 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 		p.until(t, "the clean", "select phase = 'clean' from job_devices where job_id = $1", job)
 		kill(t, worker.cmd)
 		kill(t, p.temporal)
-		p.startTemporal(t)
-		p.serve(t, "worker")
+		p.startTemporal(whole)
+		p.serve(whole, "worker")
 		p.ends(t, job, "succeeded", "")
 		did := p.effects(t, "sim1-r01-c02")
 		for _, once := range []string{"clear maintenance", "set provision manage", "set provision provide"} {
@@ -82,7 +82,7 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 		kill(t, p.temporal)
 		job := p.submit(t, "verify_connectivity", "sim1-r01-c01")
 		p.until(t, "a try", "select tries > 0 from executions where job_id = $1", job)
-		p.startTemporal(t)
+		p.startTemporal(whole)
 		p.ends(t, job, "succeeded", "")
 	})
 }
@@ -198,8 +198,8 @@ func (p *plant) serve(t *testing.T, roles string) *replica {
 	said := r.says(t, `"@message":"serving".*`)
 	if p.url == "" {
 		p.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(said)
-		p.token = strings.TrimSpace(p.run(t, "token", "create", "test"))
-		p.until(t, "the nodes to be read", "select count(*) >= 18 from devices where infrastructure_ref <> '' and bmc_address <> ''")
+		p.token = strings.TrimSpace(p.run(t, "token", "create", "test", "--scope", "job:read", "--scope", "job:write"))
+		p.until(t, "the BMCs to be known", "select count(*) = 4 from devices where name = any('{sim1-r01-c01,sim1-r01-c02,sim1-r01-c03,sim1-r01-c04}') and bmc_address <> ''")
 		p.until(t, "the failed clean to be seen", "select operational_status = 'failed' from devices where name = 'sim1-r01-c02'")
 	}
 	return r
@@ -209,9 +209,11 @@ func (p *plant) run(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(musterBinary(t), args...)
 	cmd.Env = append(os.Environ(), "MUSTER_DATABASE_URL="+p.database, "MUSTER_URL="+p.url, "MUSTER_TOKEN="+p.token)
-	out, err := cmd.CombinedOutput()
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatalf("muster %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
 	}
 	return string(out)
 }
