@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	enums "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/musterhq/muster/embedded"
 	"github.com/musterhq/muster/embedded/pgtest"
@@ -49,11 +53,15 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 	p.serve(t, "api,reconciler")
 	worker := p.serve(t, "worker")
 	t.Run("a BMC that takes the credential", func(t *testing.T) {
-		p.ends(t, p.submit(t, "verify_connectivity", "sim1-r01-c01"), "succeeded", "")
+		job := p.submit(t, "verify_connectivity", "sim1-r01-c01")
+		p.ends(t, job, "succeeded", "")
+		p.keepHistory(t, job, "verify_connectivity")
 	})
 	t.Run("a BMC that refuses it", func(t *testing.T) {
 		p.fault(t, "bmc-refuses", "sim1-r01-c03")
-		p.ends(t, p.submit(t, "verify_connectivity", "sim1-r01-c03"), "failed", "BMC_CREDENTIAL_REFUSED")
+		job := p.submit(t, "verify_connectivity", "sim1-r01-c03")
+		p.ends(t, job, "failed", "BMC_CREDENTIAL_REFUSED")
+		p.keepHistory(t, job, "verify_connectivity_refused")
 	})
 	t.Run("a cancel while a BMC hangs", func(t *testing.T) {
 		p.fault(t, "bmc-hangs", "sim1-r01-c04")
@@ -62,6 +70,7 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 		p.run(t, "job", "cancel", fmt.Sprint(job), "--reason", "test")
 		p.ends(t, job, "cancelled", "")
 		p.until(t, "the device to be free", "select not exists (select from device_locks where holder = $1)", fmt.Sprintf("job/%d", job))
+		p.keepHistory(t, job, "verify_connectivity_cancelled")
 	})
 	t.Run("kill -9 of the worker and of Temporal in a clean", func(t *testing.T) {
 		job := p.submit(t, "ironic_node_clean", "sim1-r01-c02")
@@ -71,6 +80,7 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 		p.startTemporal(whole)
 		p.serve(whole, "worker")
 		p.ends(t, job, "succeeded", "")
+		p.keepHistory(t, job, "ironic_node_clean")
 		did := p.effects(t, "sim1-r01-c02")
 		for _, once := range []string{"clear maintenance", "set provision manage", "set provision provide"} {
 			if n := did[once]; n != 1 {
@@ -277,4 +287,42 @@ func (p *plant) effects(t *testing.T, device string) map[string]int {
 		}
 	}
 	return did
+}
+
+// keepHistory writes, with -update, what Temporal has of a job's only workflow to
+// where package workflows replays it from.
+func (p *plant) keepHistory(t *testing.T, job int64, name string) {
+	t.Helper()
+	if !*update {
+		return
+	}
+	var id string
+	if err := p.rows.QueryRow(t.Context(), "select workflow_id from executions where job_id = $1", job).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(client.Options{HostPort: fmt.Sprintf("127.0.0.1:%d", p.port), Namespace: embedded.TemporalNamespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	var h history.History
+	for events := c.GetWorkflowHistory(t.Context(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		e, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Events = append(h.Events, e)
+	}
+	text, err := protojson.MarshalOptions{Multiline: true, Indent: " "}.Marshal(&h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile(`"(identity|workerInstanceKey|stickyTaskQueue)": *"[^"]*"`).ReplaceAll(text, []byte(`"$1": "a-worker"`))
+	text = regexp.MustCompile(`"name": *"[^"]*-[0-9]+-[0-9a-f]+[^"]*"`).ReplaceAll(text, []byte(`"name": "sticky"`))
+	if err := os.WriteFile(filepath.Join("../../workflows/testdata/histories", name+".json"), append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
