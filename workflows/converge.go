@@ -49,7 +49,7 @@ func (r *Runner) converge(ctx context.Context) {
 func (r *Runner) agree(ctx context.Context, e *fleet.Execution) error {
 	asking, cancel := context.WithTimeout(ctx, conversation)
 	defer cancel()
-	told, err := r.options.Temporal.DescribeWorkflowExecution(asking, e.WorkflowID, "")
+	told, err := r.options.Temporal.DescribeWorkflow(asking, e.WorkflowID, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		lost, err := r.options.Jobs.Missing(ctx, e.WorkflowID)
@@ -69,7 +69,7 @@ func (r *Runner) agree(ctx context.Context, e *fleet.Execution) error {
 			return err
 		}
 	}
-	info := told.GetWorkflowExecutionInfo()
+	info := told.RawResponse.GetWorkflowExecutionInfo()
 	status := info.GetStatus()
 	if status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
 		return nil

@@ -30,10 +30,10 @@ type oracle struct {
 	err    error
 }
 
-func (o *oracle) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return &workflowservice.DescribeWorkflowExecutionResponse{
+func (o *oracle) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+	return &client.WorkflowExecutionDescription{RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{
 		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: o.status, CloseTime: timestamppb.New(o.closed)},
-	}, o.err
+	}}, o.err
 }
 
 // none has no policy: the accounts of running work need none but for breakers.

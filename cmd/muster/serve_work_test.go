@@ -75,7 +75,10 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 	t.Run("kill -9 of the worker and of Temporal in a clean", func(t *testing.T) {
 		job := p.submit(t, "ironic_node_clean", "sim1-r01-c02")
 		p.until(t, "the clean", "select phase = 'clean' from job_devices where job_id = $1", job)
-		kill(t, worker.cmd)
+		if err := worker.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-worker.exited
 		kill(t, p.temporal)
 		p.startTemporal(whole)
 		p.serve(whole, "worker")
@@ -198,7 +201,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // it was killed, and may have been waited for
+	_ = cmd.Wait() // tells that it was killed
 }
 
 // serve starts a replica; the first one must have the API.
@@ -321,7 +324,7 @@ func (p *plant) keepHistory(t *testing.T, job int64, name string) {
 		t.Fatal(err)
 	}
 	text = regexp.MustCompile(`"(identity|workerInstanceKey|stickyTaskQueue)": *"[^"]*"`).ReplaceAll(text, []byte(`"$1": "a-worker"`))
-	text = regexp.MustCompile(`"name": *"[^"]*-[0-9]+-[0-9a-f]+[^"]*"`).ReplaceAll(text, []byte(`"name": "sticky"`))
+	text = regexp.MustCompile(`"name": *"[^":]+:[0-9a-f]{8}-[0-9a-f-]+"`).ReplaceAll(text, []byte(`"name": "sticky"`))
 	if err := os.WriteFile(filepath.Join("../../workflows/testdata/histories", name+".json"), append(text, '\n'), 0o644); err != nil {
 		t.Fatal(err)
 	}
