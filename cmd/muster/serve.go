@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/musterhq/muster"
@@ -61,21 +60,12 @@ shows what comes of it. The database is migrated by ` + "`muster migrate`" + `, 
 	return c
 }
 
-// rolesOf picks the roles that this build has.
-func rolesOf(asked []string, log hclog.Logger) ([]string, error) {
-	known := server.Roles()
-	var roles []string
-	for _, role := range asked {
-		if slices.Contains(known, role) {
-			roles = append(roles, role)
-			continue
-		}
-		log.Warn("this build has no such role: it is left to others", "role", role)
+// checkRoles refuses a replica that would have nothing to do.
+func checkRoles(c *config.Config) error {
+	if c.Temporal == nil && slices.Equal(c.Roles, []string{server.RoleWorker}) {
+		return usage("the role worker needs a Temporal: name it with temporal.address or --temporal-address, or give the replica other roles besides")
 	}
-	if len(roles) == 0 {
-		return nil, usage("none of the roles %s is one of this build's: %s", strings.Join(asked, ", "), strings.Join(known, ", "))
-	}
-	return roles, nil
+	return nil
 }
 
 func (a *app) serve(ctx context.Context, c *config.Config) error {
@@ -83,8 +73,7 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	roles, err := rolesOf(c.Roles, log)
-	if err != nil {
+	if err := checkRoles(c); err != nil {
 		return err
 	}
 	if c.Auth.OIDC != nil {
@@ -116,7 +105,7 @@ func (a *app) serve(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	o := server.Options{
-		DB: db, Policies: policy, Roles: roles, Log: log,
+		DB: db, Policies: policy, Roles: c.Roles, Log: log,
 		Sweeps: c.Reconciler.Sweeps, Lease: time.Duration(c.Reconciler.Lease), ShutdownTimeout: time.Duration(c.ShutdownTimeout),
 	}
 	if c.Temporal != nil {
