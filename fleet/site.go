@@ -30,6 +30,8 @@ type SiteSpec struct {
 	Lessees               Lessees               `json:"lessees"`
 	NetBox                *NetBoxSites          `json:"netbox,omitempty"`
 	Sources               Sources               `json:"sources"`
+	Enrolment             Enrolment             `json:"enrolment"`
+	Imaging               *Imaging              `json:"imaging,omitempty"` // nil: no image of ours is put on nodes
 }
 
 // Lessees are the Ironic projects of the site's own leases; "" for none.
@@ -54,6 +56,61 @@ type Sources struct {
 	NetBox    *NetBoxSource     `json:"netbox,omitempty"`
 	BMC       *BMCSource        `json:"bmc,omitempty"`
 	Recorded  map[string]string `json:"recorded,omitempty"` // source → file of recorded facts
+
+	// Services of contracts of our own (docs/contracts.md), asked by workflows.
+	DHCP        *Service `json:"dhcp,omitempty"`
+	Credentials *Service `json:"credentials,omitempty"`
+	Topology    *Service `json:"topology,omitempty"`
+}
+
+// Service is where a service of a contract of our own is.
+type Service struct {
+	Endpoint
+	Token string `json:"token,omitempty"` // file:PATH or env:NAME; "": none
+}
+
+// Enrolment says which stages enrolment has at a site, and what nodes are made
+// from.
+type Enrolment struct {
+	DHCP   bool          `json:"dhcp"`
+	BMC    bool          `json:"bmc"`
+	Ironic bool          `json:"ironic"`
+	Node   *NodeTemplate `json:"node,omitempty"`
+}
+
+// NodeTemplate is what a new node of Ironic is made from.
+type NodeTemplate struct {
+	Driver         string            `json:"driver"`
+	Interfaces     map[string]string `json:"interfaces,omitempty"`  // deploy_interface → redfish …
+	DriverInfo     map[string]any    `json:"driver_info,omitempty"` // texts may quote {bmc.address} {bmc.user} {bmc.password} {device.name} {device.serial}
+	Properties     map[string]any    `json:"properties,omitempty"`
+	ConductorGroup string            `json:"conductor_group,omitempty"`
+	Ports          string            `json:"ports"` // pattern with * and ? over the names of the interfaces in NetBox that become ports
+}
+
+// Imaging is how an image of ours is put on a node.
+type Imaging struct {
+	Nova   *NovaImaging   `json:"nova,omitempty"`   // at sites with Nova
+	Direct *DirectImaging `json:"direct,omitempty"` // by Ironic alone
+}
+
+// NovaImaging is a server that Nova makes, in the project of SLURM.
+type NovaImaging struct {
+	Image    string `json:"image"` // UUIDs
+	Flavor   string `json:"flavor"`
+	Network  string `json:"network"`
+	Key      string `json:"key,omitempty"` // name of a keypair
+	Username string `json:"username"`      // of SLURM's project
+	Password string `json:"password"`      // file:PATH or env:NAME
+	Project  string `json:"project"`       // its name
+}
+
+// DirectImaging is what Ironic puts on a node by itself.
+type DirectImaging struct {
+	Image    string   `json:"image"` // image_source: a URL or what Ironic takes besides
+	Checksum string   `json:"checksum,omitempty"`
+	RootGB   int      `json:"root_gb,omitempty"`
+	SSHKeys  []string `json:"ssh_keys,omitempty"`
 }
 
 // Endpoint is what every source over HTTP has.
@@ -158,6 +215,24 @@ func (s *SiteSpec) SourceNames() []string {
 		}
 	}
 	return names
+}
+
+// Serves reports whether workflows find a client of that name at the site: of a
+// source, of nova and imaging, or of a service.
+func (s *SiteSpec) Serves(name string) bool {
+	switch name {
+	case "nova":
+		return s.PlacementEnabled && (s.Sources.Nova != nil || s.Sources.Ironic != nil)
+	case "imaging":
+		return s.Serves("nova") && s.Imaging != nil && s.Imaging.Nova != nil
+	case "dhcp":
+		return s.Sources.DHCP != nil
+	case "credentials":
+		return s.Sources.Credentials != nil
+	case "topology":
+		return s.Sources.Topology != nil
+	}
+	return s.Has(name)
 }
 
 // InventorySource names the source that gives birth to the site's devices.

@@ -7,14 +7,11 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+
+	"github.com/musterhq/muster/workflows/act"
 )
 
-const (
-	// heartbeatTimeout is how long an activity may be silent: then its worker is
-	// dead, and another one goes on.
-	heartbeatTimeout = 10 * time.Second
-	beatEvery        = 2 * time.Second
-)
+const beatEvery = act.HeartbeatTimeout / 5
 
 // beats makes every activity of a worker heartbeat until it returns, so that none
 // can forget to. By a heartbeat an activity also learns that it is cancelled.

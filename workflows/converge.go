@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 	convergeMost = 100_000 // executions in one round
 	// outlives is how long an activity of a workflow that Temporal ended may still
 	// run: until then nobody else may have the device.
-	outlives = 3 * heartbeatTimeout
+	outlives = 3 * act.HeartbeatTimeout
 )
 
 // converge makes rows agree with what Temporal says of what it was given. A

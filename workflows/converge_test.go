@@ -16,11 +16,24 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
+	"github.com/musterhq/muster/workflows/act/acttest"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // oracle is a Temporal that says one thing of every workflow.
 type oracle struct {
@@ -46,11 +59,11 @@ func (none) Bundle(context.Context, string) (*engine.Bundle, error) {
 }
 
 // running stores a job that works on a device.
-func running(t *testing.T, s *site, device int64) (job int64) {
+func running(t *testing.T, s *act.Site, device int64) (job int64) {
 	t.Helper()
-	must(t, s.db.Tx(t.Context(), func(tx pgx.Tx) error {
+	must(t, s.DB.Tx(t.Context(), func(tx pgx.Tx) error {
 		if err := tx.QueryRow(t.Context(), `insert into jobs (site_id, workflow, contention, disruptive, status, parameters, bundle_version, requested_by)
-			values ($1, 'w', 'exclusive', false, 'running', '{}', 'b', 'test') returning id`, s.id).Scan(&job); err != nil {
+			values ($1, 'w', 'exclusive', false, 'running', '{}', 'b', 'test') returning id`, s.ID).Scan(&job); err != nil {
 			return err
 		}
 		for _, sql := range []string{
@@ -91,16 +104,17 @@ func TestRowsFollowTemporal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, device := at(t, found(0))
+			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), acttest.Lab(), acttest.Clients{}, nil)
+			device := acttest.Device(t, s, "c1", facts.OperationalStatusFailed, "u")
 			job := running(t, s, device)
 			id := fleet.JobHolder(job) + "/device/1"
-			svc := jobs.New(s.db, devices.New(s.db, none{}, s.db.Now, hclog.NewNullLogger()), none{}, s.db.Now, hclog.NewNullLogger(), jobs.Options{})
+			svc := jobs.New(s.DB, s.Devices, none{}, s.DB.Now, hclog.NewNullLogger(), jobs.Options{})
 			if c.child {
 				must(t, svc.Child(t.Context(), id, id+"/child", 0))
 			}
-			r, err := New(Options{DB: s.db, Jobs: svc, Sources: s.sources, Temporal: &c.told, Log: hclog.NewNullLogger(), Metrics: prometheus.NewRegistry()})
+			r, err := New(Options{DB: s.DB, Jobs: svc, Devices: s.Devices, Policies: none{}, Clients: s.Clients, Temporal: &c.told, Log: hclog.NewNullLogger(), Metrics: prometheus.NewRegistry()})
 			must(t, err)
-			e, err := store.Execution(t.Context(), s.db, id)
+			e, err := store.Execution(t.Context(), s.DB, id)
 			must(t, err)
 			for range 2 { // once more changes nothing
 				if err := r.agree(t.Context(), &e); err != nil && c.told.err == nil {
@@ -109,12 +123,12 @@ func TestRowsFollowTemporal(t *testing.T) {
 			}
 			var status fleet.JobDeviceStatus
 			var held int
-			must(t, s.db.QueryRow(t.Context(), "select status, (select count(*) from device_locks) from job_devices where job_id = $1", job).Scan(&status, &held))
+			must(t, s.DB.QueryRow(t.Context(), "select status, (select count(*) from device_locks) from job_devices where job_id = $1", job).Scan(&status, &held))
 			if status != c.device || (held == 0) != c.free {
 				t.Errorf("the device is %q with %d locks, want %q, free %v", status, held, c.device, c.free)
 			}
 			if c.child {
-				child, err := store.Execution(t.Context(), s.db, id+"/child")
+				child, err := store.Execution(t.Context(), s.DB, id+"/child")
 				if err != nil || child.Want != fleet.WantCancel {
 					t.Errorf("the child is told to %s, %v", child.Want, err)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -13,12 +14,13 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 // Names of the activities that write rows.
 const (
 	actBegin    = "begin"
-	actProgress = "progress"
+	actProgress = act.ActProgress
 	actFinish   = "finish"
 	actClose    = "close"
 )
@@ -41,19 +43,8 @@ type rows struct {
 // begun is what a workflow knows of its device. It stays in the history: no
 // secret is in it.
 type begun struct {
-	Runs   bool   `json:"runs"` // false: nothing is to be done
-	Job    int64  `json:"job,omitempty"`
-	Device int64  `json:"device,omitempty"`
-	Name   string `json:"name,omitempty"` // of the device
-	Site   string `json:"site,omitempty"`
-}
-
-// progress is how far a device's work is.
-type progress struct {
-	Job     int64  `json:"job"`
-	Device  int64  `json:"device"`
-	Phase   string `json:"phase"`
-	Percent int    `json:"percent"`
+	Runs bool `json:"runs"` // false: nothing is to be done
+	act.Unit
 }
 
 // ending is jobs.Ending in a history.
@@ -87,14 +78,17 @@ func (r *rows) begin(ctx context.Context) (begun, error) {
 	if err != nil {
 		return begun{}, err
 	}
-	out := begun{Runs: true, Job: b.Job.ID, Device: b.Devices[0].DeviceID, Site: site.Spec.Name}
+	one := &b.Devices[0]
+	out := begun{Runs: true, Unit: act.Unit{Job: b.Job.ID, Device: one.DeviceID, Site: site.Spec.Name, Parameters: map[string]any{}}}
+	maps.Copy(out.Parameters, b.Job.Parameters)
+	maps.Copy(out.Parameters, one.Stamped)
 	if len(all) == 1 {
 		out.Name = all[0].Name
 	}
 	return out, nil
 }
 
-func (r *rows) progress(ctx context.Context, p progress) error {
+func (r *rows) progress(ctx context.Context, p act.Progress) error {
 	return written(r.accounts.Progress(ctx, p.Job, p.Device, p.Phase, p.Percent))
 }
 

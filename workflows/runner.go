@@ -10,15 +10,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 
+	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 // Options are what a Runner works with. Zero durations take the defaults.
 type Options struct {
 	DB       *store.DB
 	Jobs     *jobs.Service
-	Sources  Sources
+	Devices  *devices.Service
+	Policies act.Policies
+	Clients  act.Clients   // of the systems of the sites
 	Temporal client.Client // may be away
 	Prefix   string        // before the name of every task queue
 	Log      hclog.Logger
@@ -43,8 +47,8 @@ type Runner struct {
 
 // New makes a Runner. Nothing runs before Run.
 func New(o Options) (*Runner, error) {
-	if o.DB == nil || o.Jobs == nil || o.Sources == nil || o.Temporal == nil || o.Log == nil || o.Metrics == nil {
-		return nil, errors.New("a worker needs a database, jobs, sources, Temporal, a log and metrics")
+	if o.DB == nil || o.Jobs == nil || o.Devices == nil || o.Policies == nil || o.Clients == nil || o.Temporal == nil || o.Log == nil || o.Metrics == nil {
+		return nil, errors.New("a worker needs a database, jobs, devices, policies, clients, Temporal, a log and metrics")
 	}
 	for _, d := range []struct {
 		value    *time.Duration
@@ -90,7 +94,7 @@ func (r *Runner) every(ctx context.Context, d time.Duration, doing string, f fun
 			before = err.Error()
 			r.log.Error("work on jobs is held up, it is tried again", "doing", doing, "error", err)
 		}
-		if !wait(ctx, d) {
+		if !act.Wait(ctx, d) {
 			return
 		}
 	}

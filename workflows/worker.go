@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 const (
@@ -60,7 +61,10 @@ func (r *Runner) keepSites(ctx context.Context) {
 			}
 			working, end := context.WithCancel(ctx)
 			ends[name] = end
-			acts := &site{id: sites[i].ID, db: r.options.DB, sources: r.options.Sources, clock: r.options.DB.Now, poll: r.options.Poll}
+			acts := &act.Site{
+				ID: sites[i].ID, DB: r.options.DB, Clients: r.options.Clients, Devices: r.options.Devices, Policies: r.options.Policies,
+				Clock: r.options.DB.Now, Poll: r.options.Poll,
+			}
 			all.Go(func() { r.keepSite(working, name, acts) })
 		}
 		for name, end := range ends {
@@ -73,11 +77,11 @@ func (r *Runner) keepSites(ctx context.Context) {
 	})
 }
 
-func (r *Runner) keepSite(ctx context.Context, name string, acts *site) {
+func (r *Runner) keepSite(ctx context.Context, name string, acts *act.Site) {
 	o := r.workerOptions()
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityExecutionSize, o.MaxConcurrentActivityTaskPollers = siteAtOnce, sitePollers
-	r.keep(ctx, siteQueue(r.options.Prefix, name), o, func(w worker.Worker) { acts.register(w) })
+	r.keep(ctx, siteQueue(r.options.Prefix, name), o, func(w worker.Worker) { registerActivities(w, acts) })
 }
 
 // keep takes work from a queue until ctx ends. While Temporal is away, or has not
@@ -109,7 +113,7 @@ func (r *Runner) keep(ctx context.Context, queue string, o worker.Options, regis
 			told = true
 			r.log.Warn("no work is taken from the queue until Temporal is there", "queue", queue, "error", err)
 		}
-		if !wait(ctx, pause) {
+		if !act.Wait(ctx, pause) {
 			return
 		}
 		pause = min(2*pause, longestPause)

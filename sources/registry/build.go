@@ -17,7 +17,7 @@ import (
 // ErrNoClient says that this build cannot read a source that the site names.
 var ErrNoClient = errors.New("this version of muster has no client for it: record it (sources.recorded) or take it out of the site")
 
-func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error) {
+func (r *Registry) build(site *fleet.Site, source string) (closer, error) {
 	if r.options.Build != nil {
 		return r.options.Build(&site.Spec, source)
 	}
@@ -36,6 +36,10 @@ func (r *Registry) build(site *fleet.Site, source string) (sources.Source, error
 		return r.netbox(site)
 	case source == "bmc" && spec.Sources.BMC != nil:
 		return r.bmc(site)
+	case source == "nova" && spec.Serves(source):
+		return r.nova(spec, nil)
+	case source == "imaging" && spec.Serves(source):
+		return r.nova(spec, spec.Imaging.Nova)
 	case spec.Has(source):
 		return nil, ErrNoClient
 	}

@@ -97,12 +97,21 @@ func (r *Registry) placement(spec *fleet.SiteSpec) (sources.Source, error) {
 	return client, nil
 }
 
-// Nova gives a client of the site's Nova, which is no source: it is closed by
-// who asked for it.
-func (r *Registry) Nova(site *fleet.Site) (*nova.Client, error) {
-	s, err := beside(site.Spec.Sources.Nova, site.Spec.Sources.Ironic)
+// nova gives a client of the site's Nova, as as or, nil, as the site's own user.
+func (r *Registry) nova(spec *fleet.SiteSpec, as *fleet.NovaImaging) (closer, error) {
+	s, err := beside(spec.Sources.Nova, spec.Sources.Ironic)
 	if err != nil {
 		return nil, err
+	}
+	if as != nil {
+		own := *s
+		own.Username, own.Password = as.Username, as.Password
+		if own.Keystone != nil {
+			k := *own.Keystone
+			k.Project = as.Project
+			own.Keystone = &k
+		}
+		s = &own
 	}
 	a, err := r.access(s)
 	if err != nil {

@@ -57,11 +57,13 @@ type key struct {
 // client is one built source. It is closed by whoever takes the last use of it
 // away once it is out of the registry.
 type client struct {
-	source   sources.Source
+	it       closer
 	revision int64
 	uses     int
 	out      bool
 }
+
+type closer interface{ Close() }
 
 // ErrClosed says that the registry gives no more clients.
 var ErrClosed = errors.New("the registry of sources is closed")
@@ -78,24 +80,39 @@ func New(o Options) *Registry {
 // A client that was built from an older revision of the site is replaced.
 // Building one asks nothing of the source: it may be down.
 func (r *Registry) Use(site *fleet.Site, source string) (_ sources.Source, release func(), err error) {
+	found, release, err := r.Open(site, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, ok := found.(sources.Source)
+	if !ok {
+		release()
+		return nil, nil, fmt.Errorf("open the source %s of site %s: it is no source", source, site.Spec.Name)
+	}
+	return client, release, nil
+}
+
+// Open gives any client of a site as Use gives those of sources: besides them
+// nova, and imaging, which is the same Nova with the credential of imaging.nova.
+func (r *Registry) Open(site *fleet.Site, name string) (_ any, release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, nil, ErrClosed
 	}
-	k := key{site.ID, source}
+	k := key{site.ID, name}
 	c := r.clients[k]
 	if c == nil || c.revision < site.Revision {
-		built, err := r.build(site, source)
+		built, err := r.build(site, name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open the source %s of site %s: %w", source, site.Spec.Name, err)
+			return nil, nil, fmt.Errorf("open the source %s of site %s: %w", name, site.Spec.Name, err)
 		}
 		r.takeOut(k)
-		c = &client{source: built, revision: site.Revision}
+		c = &client{it: built, revision: site.Revision}
 		r.clients[k] = c
 	}
 	c.uses++
-	return c.source, sync.OnceFunc(func() { r.release(c) }), nil
+	return c.it, sync.OnceFunc(func() { r.release(c) }), nil
 }
 
 func (r *Registry) release(c *client) {
@@ -104,7 +121,7 @@ func (r *Registry) release(c *client) {
 	last := c.out && c.uses == 0
 	r.mu.Unlock()
 	if last {
-		c.source.Close()
+		c.it.Close()
 	}
 }
 
@@ -117,7 +134,7 @@ func (r *Registry) takeOut(k key) {
 	delete(r.clients, k)
 	c.out = true
 	if c.uses == 0 {
-		c.source.Close()
+		c.it.Close()
 	}
 }
 
@@ -131,21 +148,18 @@ func (r *Registry) Drop(site int64, source string) {
 
 // Keep closes the clients of the sources that no site has any more.
 func (r *Registry) Keep(sites []fleet.Site) {
-	has, ids := map[key]bool{}, map[int64]bool{}
+	specs := map[int64]*fleet.SiteSpec{}
 	for i := range sites {
-		ids[sites[i].ID] = true
-		for _, source := range sites[i].Spec.SourceNames() {
-			has[key{sites[i].ID, source}] = true
-		}
+		specs[sites[i].ID] = &sites[i].Spec
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k := range r.clients {
-		if !has[k] {
+		if spec := specs[k.site]; spec == nil || !spec.Serves(k.source) {
 			r.takeOut(k)
 		}
 	}
-	maps.DeleteFunc(r.told, func(site int64, _ *netbox.Told) bool { return !ids[site] })
+	maps.DeleteFunc(r.told, func(site int64, _ *netbox.Told) bool { return specs[site] == nil })
 }
 
 // toldOf gives what was logged of a site's NetBox; the mutex is held.

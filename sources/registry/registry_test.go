@@ -18,6 +18,7 @@ import (
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/nova"
 	"github.com/musterhq/muster/sources/registry"
 )
 
@@ -172,18 +173,24 @@ func TestPlacementAndNovaAreFoundBesideIronic(t *testing.T) {
 		_, release := use(t, r, s, source)
 		release()
 	}
-	client, err := r.Nova(s)
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"nova", "imaging"} {
+		s.Spec.Imaging = &fleet.Imaging{Nova: &fleet.NovaImaging{Username: "slurm", Password: "file:" + secret, Project: "slurm"}}
+		client, release, err := r.Open(s, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := client.(*nova.Client); !ok {
+			t.Errorf("%s is a %T", name, client)
+		}
+		release()
 	}
-	client.Close()
 
 	s.Spec.Sources.Ironic.Auth, s.Spec.Sources.Ironic.Keystone = "http_basic", nil
 	s.Revision = 2
 	if _, _, err := r.Use(s, "placement"); err == nil || !strings.Contains(err.Error(), "sources.placement") {
 		t.Errorf("without a catalog: %v", err)
 	}
-	if _, err := r.Nova(s); err == nil || !strings.Contains(err.Error(), "sources.nova") {
+	if _, _, err := r.Open(s, "nova"); err == nil || !strings.Contains(err.Error(), "sources.nova") {
 		t.Errorf("without a catalog: %v", err)
 	}
 	s.Spec.Sources.Placement = &fleet.OpenStackSource{Endpoint: fleet.Endpoint{URL: "http://127.0.0.1:1"}, Auth: "none"}

@@ -19,11 +19,17 @@ type Bundle struct {
 	Files     map[string]string // of policies/; none where nobody loads them
 }
 
+// Migrated migrates the empty database at url; no bundle is active in it.
+func Migrated(url string) error {
+	_, err := migrations.Up(context.Background(), url)
+	return err
+}
+
 // Active migrates the empty database at url and makes a bundle active; more is
 // done in the same transaction, before.
 func Active(url string, b Bundle, more ...func(ctx context.Context, tx pgx.Tx) error) error {
 	ctx := context.Background()
-	if _, err := migrations.Up(ctx, url); err != nil {
+	if err := Migrated(url); err != nil {
 		return err
 	}
 	db, err := store.Open(ctx, url, store.Options{MaxConns: 2})

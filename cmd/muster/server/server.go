@@ -99,7 +99,7 @@ func New(o Options) (*Server, error) {
 	}
 	if works {
 		if s.worker, err = workflows.New(workflows.Options{
-			DB: o.DB, Jobs: work, Sources: s.clients, Temporal: o.Temporal, Prefix: o.TaskQueuePrefix, Log: o.Log, Metrics: metrics,
+			DB: o.DB, Jobs: work, Devices: service, Policies: o.Policies, Clients: s.clients, Temporal: o.Temporal, Prefix: o.TaskQueuePrefix, Log: o.Log, Metrics: metrics,
 		}); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 // journal notes what a workflow's activities were asked, in its order.
@@ -49,9 +50,9 @@ func newSuite(t *testing.T, runs bool) *suite {
 	registerWorkflows(e, "p-")
 	e.act(actBegin, func(context.Context) (begun, error) {
 		e.note("begin")
-		return begun{Runs: runs, Job: 7, Device: 9, Name: "c1", Site: "lab"}, nil
+		return begun{Runs: runs, Unit: act.Unit{Job: 7, Device: 9, Name: "c1", Site: "lab"}}, nil
 	})
-	e.act(actProgress, func(_ context.Context, p progress) error { e.note("at %d %s", p.Percent, p.Phase); return nil })
+	e.act(act.ActProgress, func(_ context.Context, p act.Progress) error { e.note("at %d %s", p.Percent, p.Phase); return nil })
 	e.act(actFinish, func(_ context.Context, device int64, end ending) error {
 		e.note("finish %d %s %s", device, end.Status, end.Code)
 		return nil
@@ -91,8 +92,8 @@ func TestHowADevicesWorkEnds(t *testing.T) {
 		want  string
 	}{
 		"well":                      {nil, 1, "finish 9 succeeded "},
-		"a code that stays":         {failFinal(codes.BMCCredentialRefused, "no"), 1, "finish 9 failed BMC_CREDENTIAL_REFUSED"},
-		"a code that never mends":   {fail(codes.BMCUnreachable, "silent"), 4, "finish 9 failed BMC_UNREACHABLE"},
+		"a code that stays":         {act.Final(codes.BMCCredentialRefused, "no"), 1, "finish 9 failed BMC_CREDENTIAL_REFUSED"},
+		"a code that never mends":   {act.Retry(codes.BMCUnreachable, "silent"), 4, "finish 9 failed BMC_UNREACHABLE"},
 		"an error without a code":   {errors.New("what?"), 4, "finish 9 failed INTERNAL_ERROR"},
 		"a type that is no code":    {temporal.NewNonRetryableApplicationError("x", "PanicError", nil), 1, "finish 9 failed INTERNAL_ERROR"},
 		"no answer of any worker":   {temporal.NewHeartbeatTimeoutError(), 4, "finish 9 failed BMC_UNREACHABLE"},
@@ -101,7 +102,7 @@ func TestHowADevicesWorkEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSuite(t, true)
 			tries := 0
-			s.act(actVerifyBMC, func(context.Context, int64) error { tries++; return c.give })
+			s.act("verify_bmc", func(context.Context, int64) error { tries++; return c.give })
 			want := []string{"begin", loggingIn, c.want}
 			if name == "an activity was cancelled" {
 				want = append(want, "close cancelled")
@@ -116,14 +117,14 @@ func TestHowADevicesWorkEnds(t *testing.T) {
 
 func TestNothingHappensToARowThatDoesNotRun(t *testing.T) {
 	s := newSuite(t, false)
-	s.act(actVerifyBMC, func(context.Context, int64) error { s.note("touched"); return nil })
+	s.act("verify_bmc", func(context.Context, int64) error { s.note("touched"); return nil })
 	s.run(t, "verify_connectivity", "begin")
 }
 
 // A site's activities go to the queue of the site.
 func TestAStepRunsAtItsSite(t *testing.T) {
 	s := newSuite(t, true)
-	s.act(actVerifyBMC, func(ctx context.Context, id int64) error {
+	s.act("verify_bmc", func(ctx context.Context, id int64) error {
 		if queue := activity.GetInfo(ctx).TaskQueue; queue != "p-site/lab" || id != 9 {
 			t.Errorf("device %d on %s", id, queue)
 		}
@@ -136,7 +137,7 @@ func TestAStepRunsAtItsSite(t *testing.T) {
 // device after it.
 func TestACancelIsToldAtOnceAndWaitedOut(t *testing.T) {
 	s := newSuite(t, true)
-	s.RegisterWorkflowWithOptions(deviceWorkflow("", func(ctx workflow.Context, u *unit) error {
+	s.RegisterWorkflowWithOptions(deviceWorkflow("", func(ctx workflow.Context, u *act.Unit) error {
 		apart, stop := workflow.NewDisconnectedContext(ctx)
 		defer stop()
 		_ = workflow.Sleep(ctx, time.Hour)
@@ -152,60 +153,10 @@ func TestACancelIsToldAtOnceAndWaitedOut(t *testing.T) {
 func TestACancelEndsTheTries(t *testing.T) {
 	s := newSuite(t, true)
 	tries := 0
-	s.act(actVerifyBMC, func(context.Context, int64) error { tries++; return fail(codes.BMCUnreachable, "silent") })
+	s.act("verify_bmc", func(context.Context, int64) error { tries++; return act.Retry(codes.BMCUnreachable, "silent") })
 	s.RegisterDelayedCallback(s.CancelWorkflow, 1500*time.Millisecond)
 	s.run(t, "verify_connectivity", "begin", loggingIn, "finish 9 cancelled ", "close cancelled")
 	if tries > 2 {
 		t.Errorf("tried %d times", tries)
-	}
-}
-
-func TestACleanGoesStepByStep(t *testing.T) {
-	t.Parallel()
-	prepare := []string{"begin", "at 5 clear maintenance", "prepare"}
-	manage := append(slices.Clone(prepare), "at 15 make manageable", "manage")
-	provide := append(slices.Clone(manage), "at 25 begin to clean", "provide")
-	whole := append(slices.Clone(provide), "at 30 clean", "await")
-	for name, c := range map[string]struct {
-		at   string
-		code codes.Failure
-		did  []string
-	}{
-		"to its end":                {"", "", whole},
-		"a foreign maintenance":     {"prepare", codes.MaintenanceForeign, prepare},
-		"not to be made manageable": {"manage", codes.IronicStateUnexpected, manage},
-		"refused":                   {"provide", codes.IronicUnavailable, provide},
-		"the clean fails":           {"await", codes.IronicCleanFailed, whole},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSuite(t, true)
-			answer := func(step string) error {
-				s.note("%s", step)
-				if step == c.at {
-					return failFinal(c.code, "because")
-				}
-				return nil
-			}
-			n := node{Job: 7, UUID: "u"}
-			s.act(actCleanPrepare, func(_ context.Context, in unitDevice) (node, error) {
-				if in != (unitDevice{7, 9}) {
-					t.Errorf("prepared %+v", in)
-				}
-				return n, answer("prepare")
-			})
-			for name, step := range map[string]string{actCleanManage: "manage", actCleanProvide: "provide", actCleanAwait: "await"} {
-				s.act(name, func(_ context.Context, in node) error {
-					if in != n {
-						t.Errorf("%s of %+v", step, in)
-					}
-					return answer(step)
-				})
-			}
-			last := "finish 9 succeeded "
-			if c.at != "" {
-				last = "finish 9 failed " + string(c.code)
-			}
-			s.run(t, "ironic_node_clean", append(slices.Clone(c.did), last)...)
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package workflows
+package bmc
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/redfish"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 const actVerifyBMC = "verify_bmc"
 
 // verifyConnectivity shows that a device's BMC answers and takes our credential.
-func verifyConnectivity(ctx workflow.Context, u *unit) error {
-	return u.do(ctx, step{phase: "log in to the BMC", percent: 10, name: actVerifyBMC, lost: codes.BMCUnreachable, tries: 4}, u.Device, nil)
+func verifyConnectivity(ctx workflow.Context, u *act.Unit) error {
+	return u.Do(ctx, act.Step{Phase: "log in to the BMC", Percent: 10, Name: actVerifyBMC, Lost: codes.BMCUnreachable, Tries: 4}, u.Device, nil)
 }
 
 // bmcs are the BMCs of a site, as far as this is about logging in.
@@ -24,18 +25,21 @@ type bmcs interface {
 	Login(ctx context.Context, target redfish.Target) error
 }
 
-// verifyBMC logs in to a device's BMC and out again.
-func (s *site) verifyBMC(ctx context.Context, id int64) error {
-	d, err := s.device(ctx, id)
+// verification is the activities of verify_connectivity at one site.
+type verification struct{ site *act.Site }
+
+// verify logs in to a device's BMC and out again.
+func (v *verification) verify(ctx context.Context, id int64) error {
+	d, err := v.site.Device(ctx, id)
 	if err != nil {
 		return err
 	}
 	if d.BMCAddress == "" {
-		return failFinal(codes.BMCAddressMissing, "the inventory gives %s no BMC address", d.Name)
+		return act.Final(codes.BMCAddressMissing, "the inventory gives %s no BMC address", d.Name)
 	}
-	client, release, err := use[bmcs](ctx, s, "bmc")
+	client, release, err := act.Use[bmcs](ctx, v.site, "bmc")
 	if err != nil {
-		return failFinal(codes.BMCUnreachable, "%v", err)
+		return act.Final(codes.BMCUnreachable, "%v", err)
 	}
 	defer release()
 	if activity.GetInfo(ctx).Attempt == 1 {
@@ -48,9 +52,9 @@ func (s *site) verifyBMC(ctx context.Context, id int64) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case kind == sources.KindForbidden: // once more might lock the account
-		return failFinal(codes.BMCCredentialRefused, "%v", err)
+		return act.Final(codes.BMCCredentialRefused, "%v", err)
 	case kind == sources.KindTransient || kind == sources.KindOpen || kind == sources.KindLocked:
-		return fail(codes.BMCUnreachable, "%v", err)
+		return act.Retry(codes.BMCUnreachable, "%v", err)
 	}
-	return failFinal(codes.BMCUnreachable, "%v", err)
+	return act.Final(codes.BMCUnreachable, "%v", err)
 }

@@ -1,4 +1,4 @@
-package workflows
+package node
 
 import (
 	"context"
@@ -8,18 +8,15 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
-	"github.com/jackc/pgx/v5"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/facts"
-	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
-	"github.com/musterhq/muster/migrations"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/ironic"
-	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
+	"github.com/musterhq/muster/workflows/act/acttest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -32,11 +29,6 @@ type bench struct {
 	asked []string
 	then  map[nodes.TargetProvisionState]facts.ProvisionState
 }
-
-func (b *bench) List(context.Context, func([]sources.Record) error) (sources.End, error) {
-	return sources.End{}, nil
-}
-func (b *bench) Close() {}
 
 func (b *bench) Get(context.Context, string) (*sources.Record, error) {
 	f := b.Ironic
@@ -62,36 +54,6 @@ func (b *bench) SetProvision(_ context.Context, ref string, verb nodes.Provision
 
 func (b *bench) Settle(ctx context.Context, ref string, _ time.Duration) (*sources.Record, error) {
 	return b.Get(ctx, ref)
-}
-
-// at gives a site whose Ironic is b, with one device that is its node.
-func at(t *testing.T, b *bench) (*site, int64) {
-	t.Helper()
-	db, err := store.Open(t.Context(), pgtest.Template(t, "workflows", func(url string) error {
-		_, err := migrations.Up(context.Background(), url)
-		return err
-	}), store.Options{MaxConns: 4})
-	must(t, err)
-	t.Cleanup(db.Close)
-	var row fleet.Site
-	must(t, db.Tx(t.Context(), func(tx pgx.Tx) error {
-		row, err = store.PutSite(t.Context(), tx, fleet.Site{Spec: fleet.SiteSpec{Name: "lab", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceIronic}, AppliedBy: "test"})
-		return err
-	}))
-	var id int64
-	must(t, db.QueryRow(t.Context(), `insert into devices (site_id, name, name_key, device_class, inventory_status, operational_status, infrastructure_ref)
-		values ($1, 'c1', 'c1', 'gpu_compute', 'active', 'failed', 'u') returning id`, row.ID).Scan(&id))
-	return &site{id: row.ID, db: db, sources: b, clock: time.Now, poll: time.Millisecond}, id
-}
-
-// Use gives the Ironic whatever is asked for.
-func (b *bench) Use(*fleet.Site, string) (sources.Source, func(), error) { return b, func() {}, nil }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // found is a node as it is found, with what a test changes.
@@ -146,18 +108,16 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, device := at(t, c.b)
+			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), acttest.Lab(), acttest.Clients{"ironic": c.b}, nil)
+			device := acttest.Device(t, s, "c1", facts.OperationalStatusFailed, "u")
 			if c.b.ProvisionState == cleaning {
-				s.clock = func() time.Time { return time.Now().Add(cleanWithin + time.Minute) }
+				s.Clock = func() time.Time { return time.Now().Add(cleanWithin + time.Minute) }
 			}
-			var suite testsuite.WorkflowTestSuite
-			env := suite.NewTestActivityEnvironment()
-			s.register(env)
-			var in any = node{Job: 7, UUID: "u"}
+			var in any = Node{Job: 7, UUID: "u"}
 			if c.act == actCleanPrepare {
-				in = unitDevice{Job: 7, Device: device}
+				in = act.Target{Job: 7, Device: device}
 			}
-			_, err := env.ExecuteActivity(c.act, in)
+			_, err := acttest.Run(s, Family(), c.act, in)
 			var coded *temporal.ApplicationError
 			switch {
 			case c.code == "" && err != nil:
@@ -167,6 +127,55 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 			}
 			if !slices.Equal(c.b.asked, c.asks) {
 				t.Errorf("it asked for %q, want %q", c.b.asked, c.asks)
+			}
+		})
+	}
+}
+
+func TestACleanGoesStepByStep(t *testing.T) {
+	t.Parallel()
+	prepare := []string{"at 5 clear maintenance", "prepare"}
+	manage := append(slices.Clone(prepare), "at 15 make manageable", "manage")
+	provide := append(slices.Clone(manage), "at 25 begin to clean", "provide")
+	whole := append(slices.Clone(provide), "at 30 clean", "await")
+	for name, c := range map[string]struct {
+		at   string
+		code codes.Failure
+		did  []string
+	}{
+		"to its end":                {"", "", whole},
+		"a foreign maintenance":     {"prepare", codes.MaintenanceForeign, prepare},
+		"not to be made manageable": {"manage", codes.IronicStateUnexpected, manage},
+		"refused":                   {"provide", codes.IronicUnavailable, provide},
+		"the clean fails":           {"await", codes.IronicCleanFailed, whole},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := acttest.NewWalk(nil)
+			answer := func(step string) error {
+				w.Note("%s", step)
+				if step == c.at {
+					return act.Final(c.code, "because")
+				}
+				return nil
+			}
+			n := Node{Job: 7, UUID: "u"}
+			w.Act(actCleanPrepare, func(_ context.Context, in act.Target) (Node, error) {
+				if in != (act.Target{Job: 7, Device: 9}) {
+					t.Errorf("prepared %+v", in)
+				}
+				return n, answer("prepare")
+			})
+			for name, step := range map[string]string{actCleanManage: "manage", actCleanProvide: "provide", actCleanAwait: "await"} {
+				w.Act(name, func(_ context.Context, in Node) error {
+					if in != n {
+						t.Errorf("%s of %+v", step, in)
+					}
+					return answer(step)
+				})
+			}
+			if err := w.Run(t, cleanNode, c.did...); act.Code(err) != c.code {
+				t.Errorf("it ended with %v", err)
 			}
 		})
 	}
