@@ -60,6 +60,7 @@ func (r *round) conclude(d *fleet.Device, f *facts.Facts, codes *facts.Codes, a 
 func (r *round) status(d *fleet.Device, f *facts.Facts, codes *facts.Codes, c *conclusion) {
 	f.Intern(codes)
 	_, c.frozen = r.bundle.Frozen(f, codes)
+	c.frozen = c.frozen || r.ordered
 	c.verdict, c.derived = r.bundle.Derive(&c.standing), true
 	if c.verdict.Hold != engine.Held {
 		d.Decisive = c.verdict.Decisive
@@ -172,7 +173,7 @@ func (r *round) note(s *subject, c *conclusion) {
 	add(fleet.KindInventory, d.Inventory.String(), old.Inventory.String(), s.inventoryRung, nil)
 	var judged *fleet.Judged
 	rung := ""
-	if c.derived {
+	if c.derived && !r.ordered { // no ladder gave it otherwise
 		judged = judgedOf(&c.standing)
 		rung = r.bundle.RungName(c.verdict)
 	}

@@ -11,6 +11,10 @@ var (
 	// ErrPolicyNotLoaded says that this replica has not loaded the active
 	// bundle and judges nothing.
 	ErrPolicyNotLoaded = errors.New("the active policy is not loaded")
+
+	// ErrProofMissing says that no enrolment has validated the Ironic node that
+	// the device has now: enrol it. It stays so by itself.
+	ErrProofMissing = errors.New("the enrolment proof is missing")
 )
 
 // Code names why a write was refused, for machines; it never changes.
@@ -30,6 +34,8 @@ const (
 	CodeOutOfScope         Code = "device_out_of_scope"
 	CodeJoinAmbiguous      Code = "join_ambiguous"
 	CodeDataRefused        Code = "data_refused"
+	CodeRefMissing         Code = "infrastructure_ref_missing"
+	CodeParentTicket       Code = "parent_ticket_set"
 )
 
 // RefusedError is a refused write. Nothing was changed.

@@ -44,10 +44,25 @@ type ConditionPost struct {
 type Caller struct {
 	Name   string
 	Remote string // address, "" where there is none
+	Job    int64  // on whose behalf; 0: none
+}
+
+// JobCaller is a job that acts by itself.
+func JobCaller(job int64) Caller { return Caller{Name: fleet.JobHolder(job), Job: job} }
+
+// cause names the caller as what made a change.
+func (c Caller) cause(note string) fleet.Cause {
+	if c.Job != 0 {
+		return fleet.Cause{Type: "job", Actor: c.Name, Job: c.Job, Note: note}
+	}
+	return fleet.Cause{Type: "operator", Actor: c.Name, Note: note}
 }
 
 // audit appends to the audit log what a caller does, in the act's transaction.
 func (c Caller) audit(ctx context.Context, tx pgx.Tx, action, target string, detail map[string]any) error {
+	if c.Job != 0 {
+		detail["job"] = c.Job
+	}
 	return store.Audit(ctx, tx, store.AuditEntry{Principal: c.Name, Remote: c.Remote, Action: action, Target: target, Detail: detail})
 }
 

@@ -15,41 +15,28 @@ import (
 // Refusals are RefusedErrors; nothing was changed then.
 func (s *Service) Promote(ctx context.Context, id int64, reason string, by Caller) error {
 	reason = store.Clean(reason)
-	siteID, err := s.siteOf(ctx, id)
-	if err != nil {
-		return err
-	}
-	var rows Rows
-	var events map[string]int
-	err = s.judging(ctx, siteID, fleet.Cause{Type: "operator", Actor: by.Name, Note: "promoted: " + reason}, func(tx pgx.Tx, r *round) error {
-		all, err := lock(ctx, tx, []int64{id})
-		if err != nil {
-			return err
-		}
-		d := all.byID[id]
-		switch {
-		case d == nil || d.device.SiteID != r.site.ID:
-			return &RefusedError{CodeDeviceNotFound, messageMissing}
-		case !d.device.RetiredAt.IsZero():
-			return &RefusedError{CodeDeviceRetired, messageRetired}
-		case !d.device.InventoryOnly:
-			return nil
+	cause := fleet.Cause{Type: "operator", Actor: by.Name, Note: "promoted: " + reason}
+	err := s.one(ctx, id, cause, func(tx pgx.Tx, r *round, all *subjects, d *subject) (Rows, error) {
+		if !d.device.InventoryOnly {
+			return Rows{}, nil
 		}
 		d.device.InventoryOnly = false
 		if err := store.PromoteDevice(ctx, tx, id); err != nil {
-			return err
+			return Rows{}, err
 		}
-		if rows, err = r.settle(ctx, tx, all); err != nil {
-			return err
+		rows, err := r.settle(ctx, tx, all)
+		if err != nil {
+			return Rows{}, err
 		}
-		events = r.events
-		return by.audit(ctx, tx, "device.promote", fmt.Sprintf("device %d", id), map[string]any{
+		return rows, by.audit(ctx, tx, "device.promote", deviceTarget(id), map[string]any{
 			"site": r.site.Spec.Name, "name": d.device.Name, "reason": reason, "operational_status": d.device.Operational,
 		})
 	})
 	if err != nil {
 		return refusedOr(err, fmt.Sprintf("promote device %d", id))
 	}
-	s.metrics.wrote(rows, events)
 	return nil
 }
+
+// deviceTarget names a device in the audit log.
+func deviceTarget(id int64) string { return fmt.Sprintf("device %d", id) }

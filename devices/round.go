@@ -27,6 +27,7 @@ type round struct {
 	rackIDs   map[string]int64
 	seen      []observation // by writer; reused from device to device
 	events    map[string]int
+	ordered   bool // the transaction writes the status itself: the ladder follows at the next look
 }
 
 func newRound(m *model, site fleet.Site, marks map[string]fleet.Watermark, cause fleet.Cause, now time.Time) *round {

@@ -80,6 +80,16 @@ func (d *Device) ImpairmentHold() bool {
 	return held
 }
 
+// ProvenRef is the Ironic node of the device if an enrolment has validated that
+// very node, else "": the one comparison that everything which hands a machine to
+// somebody rests on.
+func (d *Device) ProvenRef() string {
+	if d.Proof.ValidatedRef != d.InfrastructureRef {
+		return ""
+	}
+	return d.InfrastructureRef
+}
+
 // Facts gives the family "device" of the device's facts.
 func (d *Device) Facts(rack string) facts.Device {
 	return facts.Device{
@@ -193,6 +203,7 @@ type Cause struct {
 	Writer string `json:"writer,omitempty"`
 	Source string `json:"source,omitempty"`
 	Actor  string `json:"actor,omitempty"`
+	Job    int64  `json:"job,omitempty"`
 	Note   string `json:"note,omitempty"`
 }
 

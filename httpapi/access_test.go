@@ -29,6 +29,12 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 		return map[string]any{"all": true}
 	case "/api/v1/devices/{id}/promote/":
 		return map[string]any{"reason": "it is ours now"}
+	case "/api/v1/devices/{id}/enrollment-proof/":
+		return map[string]any{"outcome": "succeeded", "infrastructure_ref": "gpu-1"}
+	case "/api/v1/devices/{id}/latches/":
+		return map[string]any{"type": "BackendPortsInMaintenanceVrf", "status": "False", "reason": "ManualReturn", "note": "by hand"}
+	case "/api/v1/devices/triage/":
+		return map[string]any{"device_ids": []int64{device}, "in_triage": false}
 	case "/api/v1/eligibility/check/":
 		return map[string]any{"workflow": "verify_connectivity", "device_ids": []int64{device}}
 	case "/api/v1/jobs/":
@@ -64,7 +70,7 @@ func TestAuthorisationMatrix(t *testing.T) {
 			for _, one := range w.server.Registered() {
 				a := w.ask(token, one.Method, pathOf(one.Path, device), w.bodyOf(one, device))
 				here := names == nil || slices.Contains(names, "lab")
-				aboutDevice := strings.Contains(one.Path, "{id}") || one.Path == "/api/v1/device-conditions/" && one.Method == http.MethodPost || strings.HasSuffix(one.Path, "/apply/")
+				aboutDevice := strings.Contains(one.Path, "{id}") || one.Path == "/api/v1/device-conditions/" && one.Method == http.MethodPost || strings.HasSuffix(one.Path, "/apply/") || strings.HasSuffix(one.Path, "/triage/")
 				aboutSite := strings.Contains(one.Path, "{site}") || strings.HasSuffix(one.Path, "/evaluate/")
 				if strings.HasPrefix(one.Path, "/ui/") {
 					w.checkPage(one, scope, here, a)

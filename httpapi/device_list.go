@@ -117,16 +117,26 @@ func (s *Server) devicePage(r *request) (*list[deviceView], error) {
 	if err != nil {
 		return nil, err
 	}
-	page := &list[deviceView]{}
+	var next *string
 	if len(rows) > limit {
 		rows = rows[:limit]
-		page.Next = r.next(key(rows[limit-1].ID))
+		next = r.next(key(rows[limit-1].ID))
 	}
+	page, err := s.viewDevices(r, rows)
+	if err != nil {
+		return nil, err
+	}
+	page.Next = next
+	return page, nil
+}
+
+// viewDevices shows devices as they are to be taken now.
+func (s *Server) viewDevices(r *request, rows []store.DeviceRow) (*list[deviceView], error) {
 	bundle, standings, err := s.standings(r, rows)
 	if err != nil {
 		return nil, err
 	}
-	page.Items = make([]deviceView, len(rows))
+	page := &list[deviceView]{Items: make([]deviceView, len(rows))}
 	for i := range rows {
 		st := standings[rows[i].ID]
 		page.Items[i] = viewDevice(&rows[i], &st, bundle)

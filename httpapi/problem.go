@@ -78,6 +78,8 @@ var statusOf = map[devices.Code]int{
 	devices.CodeDeviceRetired:      http.StatusConflict,
 	devices.CodeOutOfScope:         http.StatusConflict,
 	devices.CodeDataRefused:        http.StatusUnprocessableEntity,
+	devices.CodeRefMissing:         http.StatusUnprocessableEntity,
+	devices.CodeParentTicket:       http.StatusConflict,
 }
 
 // problemOf turns any error into a problem. What is a failure of ours keeps its

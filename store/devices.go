@@ -199,6 +199,16 @@ func PromoteDevice(ctx context.Context, tx pgx.Tx, id int64) error {
 	return nil
 }
 
+// SetTriage writes whether a locked device is in triage, and its tickets.
+func SetTriage(ctx context.Context, tx pgx.Tx, d *fleet.Device) error {
+	_, err := tx.Exec(ctx, `update devices set in_triage = $2, entered_triage_at = $3, triage_ticket_url = $4, parent_ticket_url = $5, updated_at = $6
+		where id = $1`, d.ID, d.InTriage, orNull(d.EnteredTriageAt), text(d.TriageTicketURL), text(d.ParentTicketURL), d.UpdatedAt)
+	if err != nil {
+		return fmt.Errorf("write the triage of a device: %w", err)
+	}
+	return nil
+}
+
 // TenantName is a normalised name within a tenant; "" for none.
 type TenantName struct{ Name, Tenant string }
 

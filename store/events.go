@@ -28,3 +28,16 @@ func EventByID(ctx context.Context, q Querier, id int64) (fleet.Event, error) {
 	e.Kind = fleet.Kind(kind)
 	return e, found(err, fmt.Sprintf("read event %d", id))
 }
+
+// StatusByJob reads whether a job has written an operational status of a device
+// by itself, and whether the device has it from that since.
+func StatusByJob(ctx context.Context, q Querier, device, job int64, status string) (wrote, stands bool, err error) {
+	err = q.QueryRow(ctx, `select
+			exists (select from lifecycle_events where device_id = $1 and kind = 'operational' and value = $3 and cause @> w.cause),
+			coalesce((select value = $3 and cause @> w.cause from lifecycle_events where device_id = $1 and kind = 'operational' order by id desc limit 1), false)
+		from (select jsonb_build_object('type', 'job', 'job', $2::bigint) as cause) w`, device, job, status).Scan(&wrote, &stands)
+	if err != nil {
+		return false, false, fmt.Errorf("look what job %d wrote of device %d: %w", job, device, err)
+	}
+	return wrote, stands, nil
+}
