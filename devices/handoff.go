@@ -17,6 +17,10 @@ import (
 // row is held: others who write the device wait for it.
 const handOffLimit = 15 * time.Second
 
+// handOffs is how many hand-offs of one process may hold a connection to the
+// database at once while they write elsewhere: the others are for everybody else.
+const handOffs = 4
+
 // HandOff is a device that a job is about to give to a customer.
 type HandOff struct {
 	Device   int64
@@ -64,6 +68,12 @@ func (e *HandOffRefused) Error() string { return string(e.Code) + ": " + e.Messa
 func (s *Service) HandOff(ctx context.Context, h HandOff, write func(ctx context.Context, d *fleet.Device) error) error {
 	if h.Device == 0 && h.Proof {
 		return &HandOffRefused{HandOffProofMissing, "no device is named: nobody's proof can be read"}
+	}
+	select {
+	case s.handing <- struct{}{}:
+		defer func() { <-s.handing }()
+	case <-ctx.Done():
+		return fmt.Errorf("hand off device %d: wait for other hand-offs: %w", h.Device, ctx.Err())
 	}
 	var failed error // of write
 	pass := func(tx pgx.Tx, d fleet.Device, site *fleet.SiteSpec) error {

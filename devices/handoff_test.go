@@ -3,6 +3,7 @@ package devices_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -234,6 +235,39 @@ func TestNothingOfADeviceChangesWhileItIsHandedOff(t *testing.T) {
 	}
 	if most.Load() != 1 || int(writes.Load()) != 2-kept || !w.device(id).InTriage {
 		t.Errorf("%d wrote at once, %d writes, %d kept", most.Load(), writes.Load(), kept)
+	}
+}
+
+func TestManyHandOffsLeaveTheDatabaseToOthers(t *testing.T) {
+	w := newWorld(t)
+	const devicesAtOnce = 12 // more than there are connections
+	leave, results := make(chan struct{}), make(chan error, devicesAtOnce)
+	entered := make(chan struct{}, devicesAtOnce)
+	for i := range devicesAtOnce {
+		id := w.proven(fmt.Sprintf("n%d", i))
+		go func() {
+			results <- w.svc.HandOff(w.ctx(), devices.HandOff{Device: id, Job: 1, Proof: true}, func(context.Context, *fleet.Device) error {
+				entered <- struct{}{}
+				<-leave
+				return nil
+			})
+		}()
+	}
+	for range 4 { // as many as are let in
+		<-entered
+	}
+	w.bear("other", node(ready))
+	if len(entered) != 0 {
+		t.Errorf("%d more are let in", len(entered))
+	}
+	impatient, cancel := context.WithCancel(w.ctx())
+	cancel()
+	if err := w.svc.HandOff(impatient, devices.HandOff{Device: 1}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("who gives up waiting: %v", err)
+	}
+	close(leave)
+	for range devicesAtOnce {
+		must(t, <-results)
 	}
 }
 

@@ -206,7 +206,9 @@ func TestAPersonRecordsALatch(t *testing.T) {
 		"isolated into the customer VRF": {func(p *devices.LatchPost) { p.Type = devices.LatchFrontend }, devices.CodeInvalid},
 		"no such device":                 {func(p *devices.LatchPost) { p.DeviceID = 1 << 40 }, devices.CodeDeviceNotFound},
 		"isolated from the customer VRF": {func(p *devices.LatchPost) { p.Type, p.Status = devices.LatchFrontend, fleet.False }, ""},
-		"returned to service":            {func(p *devices.LatchPost) { p.Type, p.Status, p.Reason = devices.LatchBackend, fleet.False, devices.ReasonManualReturn }, ""},
+		"returned to service": {func(p *devices.LatchPost) {
+			p.Type, p.Status, p.Reason = devices.LatchBackend, fleet.False, devices.ReasonManualReturn
+		}, ""},
 	} {
 		p := isolated
 		c.change(&p)

@@ -33,12 +33,13 @@ type Service struct {
 	log      hclog.Logger
 	metrics  *metrics
 	locks    Locks
+	handing  chan struct{}         // one for each hand-off under way
 	model    atomic.Pointer[model] // of the bundle used last
 }
 
 // New makes a Service. clock gives the database's present instant.
 func New(db *store.DB, policies Policies, clock func() time.Time, log hclog.Logger) *Service {
-	return &Service{db: db, policies: policies, clock: clock, log: log, metrics: newMetrics(), locks: noLocks{}}
+	return &Service{db: db, policies: policies, clock: clock, log: log, metrics: newMetrics(), locks: noLocks{}, handing: make(chan struct{}, handOffs)}
 }
 
 // policyAttempts bounds how often a judgement starts over because another
