@@ -14,8 +14,8 @@ import (
 )
 
 // handOffLimit is how long the write of a hand-off may take, while the device's
-// row is held: others who write the device wait for it.
-const handOffLimit = 15 * time.Second
+// row is held: others who write the device wait for it, 10 seconds at most.
+const handOffLimit = 8 * time.Second
 
 // handOffs is how many hand-offs of one process may hold a connection to the
 // database at once while they write elsewhere: the others are for everybody else.
@@ -55,7 +55,7 @@ func (e *HandOffRefused) Error() string { return string(e.Code) + ": " + e.Messa
 
 // HandOff checks what must be so at the moment when a customer gets a machine,
 // and calls write while nobody can change any of it: the device's row is held
-// until write has returned, which must be within 15 seconds (its context ends
+// until write has returned, which must be within 8 seconds (its context ends
 // then). d is the device as it was checked; with Proof, d.InfrastructureRef is
 // the node that is proven, and write touches no other. write may be called again
 // after it has succeeded, and must not write the device through this service: it
