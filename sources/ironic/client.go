@@ -166,15 +166,24 @@ type observation struct {
 
 func (c *Client) observe(ctx context.Context, ref string) (*observation, error) {
 	const op = "read an ironic node"
-	if !validRef(ref) {
-		return nil, &sources.Error{Kind: sources.KindRefused, Op: op, Message: fmt.Sprintf("%q is no uuid of a node", sources.CleanText(ref, 64))}
+	o, err := c.fetchNode(ctx, op, ref)
+	if err == nil && o.record.Ref != ref {
+		return nil, &sources.Error{Kind: sources.KindTransient, Op: op, Message: "asked for " + ref + ", answered with " + o.record.Ref}
+	}
+	return o, err
+}
+
+// fetchNode reads the node that Ironic finds under a uuid or a name.
+func (c *Client) fetchNode(ctx context.Context, op, ident string) (*observation, error) {
+	if !validRef(ident) {
+		return nil, &sources.Error{Kind: sources.KindRefused, Op: op, Message: fmt.Sprintf("%q is no uuid of a node", sources.CleanText(ident, 64))}
 	}
 	s, err := c.session(ctx)
 	if err != nil {
 		return nil, err
 	}
 	at := c.clock()
-	body, _, err := c.read(ctx, s, s.sc.ServiceURL("nodes", url.PathEscape(ref))+"?fields="+s.fields, op)
+	body, _, err := c.read(ctx, s, s.sc.ServiceURL("nodes", url.PathEscape(ident))+"?fields="+s.fields, op)
 	if err != nil {
 		return nil, keystone.Gone(err)
 	}
@@ -183,8 +192,5 @@ func (c *Client) observe(ctx context.Context, ref string) (*observation, error) 
 		return nil, foreign(op, body)
 	}
 	record := c.record(raw, s, at)
-	if record.Ref != ref {
-		return nil, &sources.Error{Kind: sources.KindTransient, Op: op, Message: "asked for " + ref + ", answered with " + record.Ref}
-	}
 	return &observation{record: record, facts: record.Ironic, raw: raw}, nil
 }

@@ -23,6 +23,7 @@ type fake struct {
 
 	mu         sync.Mutex
 	nodes      []*fakeNode
+	ports      []map[string]any
 	least      int // versions served
 	most       int
 	limit      int // largest page
@@ -76,7 +77,7 @@ func (f *fake) put(id, state string, more map[string]any) map[string]any {
 	doc := map[string]any{
 		"uuid": id, "name": "n-" + id, "provision_state": state, "target_provision_state": nil, "maintenance": false,
 		"maintenance_reason": nil, "fault": nil, "last_error": nil, "power_state": nil, "target_power_state": nil,
-		"instance_uuid": nil, "lessee": nil, "owner": nil, "resource_class": nil, "driver": "fake-hardware",
+		"instance_uuid": nil, "instance_info": map[string]any{}, "lessee": nil, "owner": nil, "resource_class": nil, "driver": "fake-hardware",
 		"driver_info": map[string]any{}, "reservation": nil, "extra": map[string]any{}, "properties": map[string]any{},
 		"traits": []any{}, "provision_updated_at": nil,
 	}
@@ -145,6 +146,8 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path[0] == "":
 		f.answer(w, 200, map[string]any{"version": map[string]any{"id": "v1", "min_version": fmt.Sprintf("1.%d", f.least), "version": fmt.Sprintf("1.%d", f.most)}})
+	case path[0] == "ports":
+		f.servePorts(w, r, func(p map[string]any) bool { return p["address"] == r.URL.Query().Get("address") })
 	case path[0] != "nodes":
 		f.refuse(w, 404, "Not Found")
 	case len(path) == 1 && r.Method == http.MethodPost:
@@ -163,7 +166,13 @@ func (f *fake) view(n *fakeNode, r *http.Request, minor int) (map[string]any, bo
 	}
 	out := map[string]any{}
 	for _, field := range strings.Split(wanted, ",") {
-		if !slices.Contains(strings.Split(fieldsAt(minor), ","), field) {
+		one := slices.IndexFunc(detailed, func(d struct {
+			field string
+			since int
+		}) bool {
+			return d.field == field && d.since <= minor
+		})
+		if one < 0 && !slices.Contains(strings.Split(fieldsAt(minor), ","), field) {
 			return nil, false
 		}
 		if v, has := n.doc[field]; has {
@@ -206,14 +215,77 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request) {
 	var body map[string]any
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	f.made++
-	id := fmt.Sprintf("00000000-0000-4000-8000-%012x", f.made)
-	f.answer(w, 201, f.put(id, "enroll", body))
+	id, given := body["uuid"].(string)
+	if !given {
+		id = fmt.Sprintf("00000000-0000-4000-8000-%012x", f.made)
+	} else {
+		f.writes = append(f.writes, "POST nodes")
+	}
+	name, _ := body["name"].(string)
+	switch {
+	case f.find(id) != nil:
+		f.refuse(w, 409, "A node with UUID %s already exists.", id)
+		return
+	case name != "" && f.find(name) != nil:
+		f.refuse(w, 409, "A node with name %s already exists.", name)
+		return
+	}
+	doc := f.put(id, "enroll", body)
+	if f.after != nil {
+		f.after(w, r)
+	}
+	f.answer(w, 201, doc)
+}
+
+// servePorts lists ports and makes them.
+func (f *fake) servePorts(w http.ResponseWriter, r *http.Request, fits func(map[string]any) bool) {
+	if r.Method == http.MethodGet {
+		page := []any{}
+		for _, p := range f.ports {
+			if fits(p) {
+				page = append(page, p)
+			}
+		}
+		f.answer(w, 200, map[string]any{"ports": page})
+		return
+	}
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	f.writes = append(f.writes, "POST ports")
+	switch n := f.find(body["node_uuid"].(string)); {
+	case n == nil:
+		f.refuse(w, 400, "Node %s could not be found.", body["node_uuid"])
+		return
+	case n.doc["reservation"] != nil:
+		f.refuse(w, 409, "Node %s is locked by host %v, please retry after the current operation is completed.", n.doc["uuid"], n.doc["reservation"])
+		return
+	case slices.ContainsFunc(f.ports, func(p map[string]any) bool { return p["address"] == body["address"] }):
+		f.refuse(w, 409, "A port with MAC address %s already exists.", body["address"])
+		return
+	}
+	body["uuid"] = fmt.Sprintf("00000000-0000-4000-9000-%012x", len(f.ports))
+	f.ports = append(f.ports, body)
+	if f.after != nil {
+		f.after(w, r)
+	}
+	f.answer(w, 201, body)
 }
 
 func (f *fake) one(w http.ResponseWriter, r *http.Request, id string, rest []string, minor int) {
 	n := f.find(id)
 	if n == nil {
 		f.refuse(w, 404, "Node %s could not be found.", id)
+		return
+	}
+	switch sub := strings.Join(rest, "/"); {
+	case sub == "ports":
+		f.servePorts(w, r, func(p map[string]any) bool { return p["node_uuid"] == n.doc["uuid"] })
+		return
+	case sub == "inventory" && n.doc["inventory"] == nil:
+		f.refuse(w, 404, "Node inventory record for node %s could not be found.", id)
+		return
+	case sub == "inventory":
+		f.answer(w, 200, n.doc["inventory"])
 		return
 	}
 	if r.Method == http.MethodGet {

@@ -19,6 +19,10 @@ func (f *fake) write(w http.ResponseWriter, r *http.Request, n *fakeNode, what s
 			f.refuse(w, 409, "Node %s is associated with instance %s.", n.doc["uuid"], n.doc["instance_uuid"])
 			return
 		}
+		if !slices.Contains([]any{"enroll", "manageable", "adopt failed"}, n.doc["provision_state"]) && n.doc["maintenance"] != true {
+			f.refuse(w, 409, "Can not delete node \"%s\" while it is in provision state \"%s\".", n.doc["uuid"], n.doc["provision_state"])
+			return
+		}
 		f.nodes = slices.DeleteFunc(f.nodes, func(other *fakeNode) bool { return other == n })
 		status = http.StatusNoContent
 	case what == "":
@@ -119,6 +123,9 @@ func (f *fake) verb(n *fakeNode, body map[string]any) (refusal string) {
 	if verb == "manage" {
 		n.doc["last_error"] = nil
 	}
+	if drive := body["configdrive"]; drive != nil {
+		n.doc["instance_info"].(map[string]any)["configdrive"] = drive
+	}
 	for _, next := range states[1:] {
 		n.todo = append(n.todo, func(doc map[string]any) { doc["provision_state"] = next; stamp(doc) })
 	}
@@ -126,7 +133,7 @@ func (f *fake) verb(n *fakeNode, body map[string]any) (refusal string) {
 		doc["target_provision_state"] = nil
 		switch {
 		case verb == "deleted":
-			doc["instance_uuid"] = nil
+			doc["instance_uuid"], doc["instance_info"] = nil, map[string]any{}
 		case goal == "clean failed":
 			doc["maintenance"], doc["fault"] = true, "clean failure"
 			doc["last_error"] = "the clean step failed"

@@ -82,10 +82,13 @@ func (c *Client) ClearMaintenance(ctx context.Context, ref, mark string, repair 
 // operator may hold such a node too, before or after: the fault is there all
 // the same, but the reason is not the error that the failed clean left.
 func ironicsOwn(f *facts.Ironic) bool {
-	if f.Fault.Value != faultCleaning {
-		return false
-	}
-	return !f.MaintenanceReason.Known || !f.LastError.Known || f.MaintenanceReason.Value == f.LastError.Value
+	return f.Fault.Value == faultCleaning && faultsReason(f)
+}
+
+// faultsReason says that maintenance has the reason that Ironic gave it with a
+// fault of its own, and nobody's since.
+func faultsReason(f *facts.Ironic) bool {
+	return f.Fault.Known && (!f.MaintenanceReason.Known || !f.LastError.Known || f.MaintenanceReason.Value == f.LastError.Value)
 }
 
 // carries reports that a reason begins with the mark as a whole word.

@@ -36,6 +36,12 @@ var goals = map[nodes.TargetProvisionState]struct {
 // Ironic has begun, or when the node is at the verb's goal already. Settle
 // waits for the end.
 func (c *Client) SetProvision(ctx context.Context, ref string, verb nodes.ProvisionStateOpts) (*sources.Record, error) {
+	return c.provision(ctx, ref, verb, func(*observation) error { return nil })
+}
+
+// provision is SetProvision for a node that allowed has nothing against, which
+// is asked of each read before a request.
+func (c *Client) provision(ctx context.Context, ref string, verb nodes.ProvisionStateOpts, allowed func(*observation) error) (*sources.Record, error) {
 	op := fmt.Sprintf("set ironic provision state %q", verb.Target)
 	goal, known := goals[verb.Target]
 	if !known {
@@ -45,6 +51,9 @@ func (c *Client) SetProvision(ctx context.Context, ref string, verb nodes.Provis
 		op: op,
 		done: func(o *observation) (bool, error) {
 			f := o.facts
+			if err := allowed(o); err != nil {
+				return false, err
+			}
 			switch {
 			case f.ProvisionState.Null() || !f.Reservation.Known:
 				return false, unread(op, "provision state or reservation")

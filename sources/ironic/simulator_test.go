@@ -31,7 +31,7 @@ func TestConformanceOnTheSimulator(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{URL: server.URL, Auth: AuthHTTPBasic, User: "muster", Password: "secret"},
-		admin:  admin, can: []string{"auth"},
+		admin:  admin, can: []string{"auth"}, masks: true,
 	})
 }
 
@@ -52,7 +52,7 @@ func TestConformanceOnTheSimulatorWithKeystone(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{Auth: AuthKeystone, User: "muster", Password: "secret", Keystone: Keystone{URL: identity, Project: "admin", Region: "sim1"}},
-		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"},
+		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"}, masks: true,
 	})
 }
 

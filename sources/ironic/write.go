@@ -67,12 +67,17 @@ func (c *Client) apply(ctx context.Context, ref string, w change) (*sources.Reco
 }
 
 func (c *Client) send(ctx context.Context, w change, before *observation) error {
+	return c.request(ctx, w.op, func(ctx context.Context, sc *gophercloud.ServiceClient) error { return w.send(ctx, sc, before) })
+}
+
+// request sends one write in the agreed session and gives its error a meaning.
+func (c *Client) request(ctx context.Context, op string, send func(ctx context.Context, sc *gophercloud.ServiceClient) error) error {
 	s, err := c.session(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.send(ctx, s.sc, before); err != nil {
-		classified := c.classify(w.op, err)
+	if err := send(ctx, s.sc); err != nil {
+		classified := c.classify(op, err)
 		if lostSession(classified) {
 			c.forget(s)
 		}
