@@ -186,7 +186,7 @@ func newUUID() string {
 // enabled are the interfaces that both drivers may use, by their kind.
 var enabled = map[string][]string{
 	"bios": {"fake", "no-bios", "redfish"}, "boot": {"fake", "pxe", "redfish-virtual-media"}, "console": {"fake", "no-console"},
-	"deploy": {"direct", "fake", "ramdisk"}, "inspect": {"fake", "no-inspect", "redfish"}, "management": {"fake", "noop", "redfish"},
+	"deploy": {"direct", "fake", "ramdisk"}, "inspect": {"fake", "inspector", "no-inspect", "redfish"}, "management": {"fake", "noop", "redfish"},
 	"network": {"noop"}, "power": {"fake", "redfish"}, "raid": {"agent", "fake", "no-raid", "redfish"}, "rescue": {"fake", "no-rescue"},
 	"storage": {"fake", "noop"}, "vendor": {"fake", "no-vendor", "redfish"},
 }

@@ -22,18 +22,6 @@ func empty(name string) func(*call, string) error {
 	}
 }
 
-// inventory is never there: an inspection through Redfish keeps none.
-func (c *call) inventory(ident string) error {
-	n, err := c.look(ident)
-	if err != nil {
-		return err
-	}
-	if c.minor < 81 {
-		return refuse(http.StatusNotFound, "")
-	}
-	return refuse(http.StatusNotFound, "Node inventory record for node %d could not be found.", n.ID)
-}
-
 func (c *call) maintenance(ident string) error {
 	switch c.Method {
 	case http.MethodPut:

@@ -53,6 +53,7 @@ type Node struct {
 	Provisioned     time.Time         `json:"provision_updated_at,omitzero"`
 	InspectStarted  time.Time         `json:"inspection_started_at,omitzero"`
 	InspectFinished time.Time         `json:"inspection_finished_at,omitzero"`
+	Inventoried     bool              `json:"inventoried,omitempty"` // a ramdisk has told what the machine has
 
 	Work   string    `json:"work,omitempty"`   // what it is at: one of the Work…
 	Steps  []Step    `json:"steps,omitempty"`  // of a manual clean

@@ -136,7 +136,7 @@ func (s *State) phases(n *Node, work, target string) []Phase {
 	case WorkVerify:
 		return []Phase{{Verifying, lasts(verifyTime)}}
 	case WorkInspect:
-		return []Phase{{Inspecting, lasts(inspectTime)}}
+		return s.inspection(n, lasts(inspectTime))
 	case WorkAdopt:
 		return []Phase{{Adopting, lasts(adoptTime)}}
 	case WorkRescue:
@@ -159,6 +159,21 @@ func (s *State) phases(n *Node, work, target string) []Phase {
 	}
 	return s.byRamdisk(n, Cleaning, CleanWait, lasts(prepareTime), takes)
 }
+
+// inspection are the phases of an inspection: by the BMC, or in the machine
+// itself by a ramdisk, which is waited for without end where none can boot.
+func (s *State) inspection(n *Node, takes time.Duration) []Phase {
+	switch {
+	case n.Interfaces["inspect"] != InBand:
+		return []Phase{{Inspecting, takes}}
+	case s.MachineOf(n) == nil:
+		return []Phase{{Inspecting, takes}, {InspectWait, 0}}
+	}
+	return []Phase{{Inspecting, prepareTime}, {InspectWait, ramdiskTime + takes}}
+}
+
+// InBand is the inspect interface that has a ramdisk look at the machine.
+const InBand = "inspector"
 
 // byRamdisk are the phases of what a ramdisk does: without one, at once; with
 // one that never calls, for ever.
@@ -303,6 +318,12 @@ func (s *State) finish(n *Node) {
 		return
 	case WorkInspect:
 		s.inspected(n, m)
+		if m != nil && n.Interfaces["inspect"] == InBand {
+			n.Inventoried = true
+			if !s.fastTrack(n.Site) {
+				s.drive(n, m, "inspect: power off", false, false)
+			}
+		}
 		if m != nil && s.PortAt(n.Site, hostMAC(m)) == nil {
 			p := portOf(n, m, 0)
 			p.CreatedAt = s.Now

@@ -90,8 +90,15 @@ func (s *State) inspected(n *Node, m *Machine) {
 	if m == nil {
 		return
 	}
-	n.Properties["cpus"], n.Properties["memory_mb"], n.Properties["local_gb"], n.Properties["cpu_arch"] = 144, 983040, 3575, "aarch64"
+	n.Properties["cpus"], n.Properties["memory_mb"], n.Properties["local_gb"], n.Properties["cpu_arch"] = TrayCPUs, TrayMemoryMB, 3575, "aarch64"
 }
+
+// What a compute tray has.
+const (
+	TrayCPUs     = 144
+	TrayMemoryMB = 983040
+	TrayGPUs     = 4
+)
 
 // portOf is the port that an inspection finds.
 func portOf(n *Node, m *Machine, id int) *Port {

@@ -27,4 +27,19 @@
 // The API version is negotiated: 1.82 or the newest that the server has below
 // it. Below 1.65 the lessee is lost, below 1.50 the owner, below 1.42 the
 // fault; a server without 1.37 (traits) is refused.
+//
+// What workflows write:
+//
+//   - SetLessee, AddTrait, RemoveTrait, SetMaintenance, ClearMaintenance,
+//     SetPower and SetProvision alter a node (change).
+//   - Create, AddPort and Delete make and remove (deed). A new node has a uuid
+//     of the caller's, so that after a lost answer it is told from another's.
+//   - Bind, Deploy and Unbind are an image of ours on a node by Ironic alone:
+//     an instance that muster mints, bound under its mark in one request, put
+//     there with a config drive, and what Ironic's tear-down leaves cleared
+//     away in one request again.
+//
+// Details, Ports and Inventory read what facts do not carry, when a workflow
+// asks. An inventory is there from 1.81 on, and only after an inspection by a
+// ramdisk.
 package ironic

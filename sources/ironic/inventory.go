@@ -23,11 +23,10 @@ type Inventory struct {
 	Disks    []Disk
 }
 
-// GPU is a device on the PCI bus that computes, by the identities of the PCI
-// list: 10de, 2941.
+// GPU is a device on the PCI bus that computes.
 type GPU struct {
-	Vendor, Product string
-	Bus             string
+	Model string // vendor and product in the PCI list's digits: 10de:2941
+	Bus   string
 }
 
 // NIC is a network interface.
@@ -183,9 +182,9 @@ func gpus(devices []json.RawMessage) []GPU {
 		if json.Unmarshal(element, &raw) != nil || identifier(raw.Class) == "" {
 			return nil
 		}
-		gpu, class := GPU{Vendor: identifier(raw.Vendor), Product: identifier(raw.Product), Bus: plain(raw.Bus)}, identifier(raw.Class)
-		if slices.ContainsFunc(graphics, func(wanted string) bool { return strings.HasPrefix(class, wanted) }) && !slices.Contains(console, gpu.Vendor) {
-			found = append(found, gpu)
+		vendor, class := identifier(raw.Vendor), identifier(raw.Class)
+		if slices.ContainsFunc(graphics, func(wanted string) bool { return strings.HasPrefix(class, wanted) }) && !slices.Contains(console, vendor) {
+			found = append(found, GPU{Model: vendor + ":" + identifier(raw.Product), Bus: plain(raw.Bus)})
 		}
 	}
 	return found

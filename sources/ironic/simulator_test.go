@@ -3,14 +3,18 @@ package ironic
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 
 	simironic "github.com/musterhq/muster/simulator/ironic"
 	simkeystone "github.com/musterhq/muster/simulator/keystone"
 	"github.com/musterhq/muster/simulator/world"
+	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/ironic/ironictest"
 )
 
@@ -75,6 +79,116 @@ func TestTheSimulatedFleetIsReadWhole(t *testing.T) {
 				f.ProvisionState.String() != n.ProvisionState || f.Lessee.Value != n.Lessee || f.InstanceUUID.Value != n.InstanceUUID {
 				t.Errorf("%s is read as %+v", n.Name, f)
 			}
+		}
+	})
+}
+
+// hand is a clock that is moved on by looking at it.
+type hand struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (h *hand) now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.at = h.at.Add(500 * time.Millisecond)
+	return h.at
+}
+
+// newMachine gives a simulated site's machine that Ironic does not know yet,
+// and a client of that Ironic.
+func newMachine(t *testing.T) (*world.World, *world.Machine, *Client) {
+	t.Helper()
+	clock := &hand{at: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+	w, err := world.Open(world.Options{Shape: world.Shape{Sites: 1, Racks: 2}, Clock: clock.now})
+	must(t, err)
+	server := httptest.NewServer(simironic.New(w, "sim1", simironic.Options{}))
+	t.Cleanup(server.Close)
+	var m *world.Machine
+	w.Read(func(s *world.State) {
+		for _, one := range s.Machines.Of("sim1") {
+			if one.Class == world.ClassCompute && one.Node == "" && len(one.Health) == 0 {
+				m = one
+			}
+		}
+	})
+	if m == nil {
+		t.Fatal("the seed has no new machine")
+	}
+	return w, m, (&peer{config: Config{URL: server.URL}}).client(t, func(c *Config) { c.Poll = time.Millisecond })
+}
+
+// A machine is made a node, and the ramdisk tells what it has: its cables as the
+// world has laid them.
+func TestASimulatedMachineIsInspectedInBand(t *testing.T) {
+	t.Parallel()
+	_, m, c := newMachine(t)
+	n := NewNode{
+		UUID: "0badcafe-0000-4000-8000-000000000001", Name: m.Name, Driver: "redfish", ResourceClass: "gb200",
+		Interfaces: map[string]string{"inspect_interface": "inspector"}, DriverInfo: map[string]any{"redfish_address": "https://" + m.Address},
+	}
+	must(t, errOf(c.Create(t.Context(), n)))
+	for _, verb := range []nodes.TargetProvisionState{nodes.TargetManage, nodes.TargetInspect} {
+		must(t, errOf(c.Provision(t.Context(), n.UUID, nodes.ProvisionStateOpts{Target: verb}, time.Minute)))
+	}
+	in, err := c.Inventory(t.Context(), n.UUID)
+	must(t, err)
+	if in.CPUs != world.TrayCPUs || in.MemoryMB != world.TrayMemoryMB || in.CPUArch != "aarch64" || len(in.GPUs) != world.TrayGPUs || len(in.Disks) != 1 {
+		t.Errorf("%+v", in)
+	}
+	var want []NIC
+	for _, nic := range m.NICs() {
+		one := NIC{Name: nic.Name, MAC: nic.MAC, SpeedMbps: &nic.Mbps, Carrier: pointer(true)}
+		if nic.Switch != "" {
+			one.LLDP = &Neighbour{nic.Switch, nic.Port}
+		}
+		if !nic.Management {
+			want = append(want, one)
+		}
+	}
+	equal(t, in.NICs, want)
+	ports, err := c.Ports(t.Context(), n.UUID)
+	must(t, err)
+	if len(ports) != 1 || ports[0].MAC != want[0].MAC {
+		t.Errorf("%+v", ports)
+	}
+	must(t, c.AddPort(t.Context(), n.UUID, NewPort{MAC: want[0].MAC}))
+}
+
+// Our image is put on a machine and taken off again, by Ironic alone.
+func TestASimulatedMachineIsDeployedDirectly(t *testing.T) {
+	t.Parallel()
+	w, m, c := newMachine(t)
+	n := NewNode{UUID: "0badcafe-0000-4000-8000-000000000002", Name: m.Name, Driver: "redfish", DriverInfo: map[string]any{"redfish_address": "https://" + m.Address}}
+	must(t, errOf(c.Create(t.Context(), n)))
+	walk := func(verb nodes.TargetProvisionState) {
+		t.Helper()
+		must(t, errOf(c.Provision(t.Context(), n.UUID, nodes.ProvisionStateOpts{Target: verb}, 2*time.Minute)))
+	}
+	walk(nodes.TargetManage)
+	walk(nodes.TargetProvide)
+	must(t, errOf(c.Bind(t.Context(), n.UUID, ours)))
+	must(t, errOf(c.Deploy(t.Context(), n.UUID, ours)))
+	r, err := c.Settle(t.Context(), n.UUID, 2*time.Minute)
+	must(t, err)
+	deployed := func() (on bool) {
+		w.Read(func(s *world.State) { on = s.Machines.Get(m.Key()).Deployed })
+		return on
+	}
+	if r.Ironic.ProvisionState.String() != world.Active || !deployed() {
+		t.Fatalf("%+v", r.Ironic)
+	}
+	wantKind(t, c.Delete(t.Context(), n.UUID, "muster:7"), sources.KindConflict)
+	walk(nodes.TargetDeleted)
+	if deployed() {
+		t.Error("the image is still on the disk")
+	}
+	must(t, errOf(c.Unbind(t.Context(), n.UUID, instanceID)))
+	must(t, c.Delete(t.Context(), n.UUID, "muster:7"))
+	w.Read(func(s *world.State) {
+		if s.Machines.Get(m.Key()).Node != "" || s.FindNode("sim1", m.Name) != nil {
+			t.Error("Ironic still knows it")
 		}
 	})
 }
