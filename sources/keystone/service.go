@@ -79,21 +79,36 @@ func (s *Service) forget(sc *gophercloud.ServiceClient) {
 
 // Call makes one request below the endpoint and reads its answer to its end.
 func (s *Service) Call(ctx context.Context, method, op string, query url.Values, path ...string) ([]byte, error) {
-	sc, err := s.Connected(ctx)
+	return s.request(ctx, method, op, "", nil, query, path)
+}
+
+// Send is Call with a JSON body, in a microversion of its own; "" for the
+// service's. It is never repeated.
+func (s *Service) Send(ctx context.Context, method, op, microversion string, body any, path ...string) ([]byte, error) {
+	return s.request(ctx, method, op, microversion, body, nil, path)
+}
+
+func (s *Service) request(ctx context.Context, method, op, microversion string, in any, query url.Values, path []string) ([]byte, error) {
+	connected, err := s.Connected(ctx)
 	if err != nil {
 		return nil, err
+	}
+	sc := connected
+	if microversion != "" {
+		own := *connected
+		own.Microversion, sc = microversion, &own
 	}
 	address := sc.ServiceURL(path...)
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
 	resp, err := sc.Request(ctx, method, address, &gophercloud.RequestOpts{
-		KeepResponseBody: true, OkCodes: []int{http.StatusOK, http.StatusAccepted, http.StatusNoContent},
+		JSONBody: in, KeepResponseBody: true, OkCodes: []int{http.StatusOK, http.StatusAccepted, http.StatusNoContent},
 	})
 	if err != nil {
 		var answer gophercloud.ErrUnexpectedResponseCode
 		if !errors.As(err, &answer) && !errors.Is(err, context.Canceled) {
-			s.forget(sc)
+			s.forget(connected)
 		}
 		return nil, Failure(op, err, func(answer gophercloud.ErrUnexpectedResponseCode) *sources.Error { return s.meaning(op, answer) })
 	}

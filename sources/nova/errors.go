@@ -15,7 +15,7 @@ import (
 // answered gives an answer of Nova its meaning.
 func (c *Client) answered(op string, answer gophercloud.ErrUnexpectedResponseCode) *sources.Error {
 	text, own := message(answer.Body)
-	advice := keystone.Advice(&answer, "nova", "see and delete the servers of all projects")
+	advice := keystone.Advice(&answer, "nova", "see and delete the servers of all projects, and to say where one is created")
 	if answer.Actual == http.StatusNotFound && !own {
 		advice = "; check the url: no Nova answers there"
 	}
@@ -32,6 +32,8 @@ func (c *Client) answered(op string, answer gophercloud.ErrUnexpectedResponseCod
 // before it. A 413 is Nova's old way of saying "too many requests".
 func meaning(status int, text string, own bool) sources.Kind {
 	switch {
+	case status == http.StatusForbidden && own && strings.Contains(text, "Quota exceeded"):
+		return sources.KindConflict
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return sources.KindForbidden
 	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge:

@@ -3,6 +3,7 @@ package nova
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -29,6 +30,8 @@ type fake struct {
 	limit     int
 	member    bool // the caller is no administrator: filters are ignored, places hidden
 	writes    []string
+	most      string                      // newest version, "" serves no document
+	after     func(w http.ResponseWriter) // once a server was created, before the answer
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -84,6 +87,14 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.intercept != nil && f.intercept(w, r) {
+		return
+	}
+	switch {
+	case r.URL.Path == "/v2.1/" && f.most != "":
+		reply(w, 200, map[string]any{"version": map[string]any{"id": "v2.1", "status": "CURRENT", "version": f.most, "min_version": "2.1"}})
+		return
+	case r.URL.Path == "/v2.1/servers" && r.Method == http.MethodPost:
+		f.create(w, r)
 		return
 	}
 	path, ok := strings.CutPrefix(r.URL.Path, "/v2.1/servers/")
@@ -152,4 +163,21 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		answer["servers_links"] = []any{map[string]any{"rel": "next", "href": "http://elsewhere/next"}}
 	}
 	reply(w, 200, answer)
+}
+
+// create makes a server as the API reference says; it is not on its node yet.
+func (f *fake) create(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Server map[string]any `json:"server"`
+	}
+	raw, _ := io.ReadAll(r.Body)
+	_ = json.Unmarshal(raw, &body)
+	f.writes = append(f.writes, "POST "+r.Header.Get("X-OpenStack-Nova-API-Version")+" "+string(raw))
+	f.add(mine, body.Server["name"].(string), "p1", "", map[string]any{
+		"status": "BUILD", "OS-EXT-STS:task_state": "scheduling", "OS-EXT-STS:vm_state": "building", "OS-EXT-SRV-ATTR:hypervisor_hostname": nil,
+	})
+	if f.after != nil {
+		f.after(w)
+	}
+	reply(w, 202, map[string]any{"server": map[string]any{"id": mine, "links": []any{}, "OS-DCF:diskConfig": "MANUAL", "adminPass": "x", "security_groups": []any{}}})
 }

@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gophercloud/gophercloud/v2"
+
 	simnova "github.com/musterhq/muster/simulator/nova"
 	"github.com/musterhq/muster/simulator/world"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/keystone"
 )
 
 // hand is a clock that is moved on by looking at it.
@@ -72,3 +75,69 @@ func TestConformanceOnTheSimulator(t *testing.T) {
 		}
 	})
 }
+
+// A server is created on the node that is named, in both ways of naming it, runs,
+// and is found again by its name.
+func TestAServerIsCreatedOnASimulatedNode(t *testing.T) {
+	t.Parallel()
+	clock := &hand{at: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+	w, err := world.Open(world.Options{Shape: world.Shape{Sites: 1, Racks: 2}, Clock: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(simnova.New(w, "sim1", simnova.Options{Prefix: "/sim1/nova", Tokens: oneProject{}}))
+	t.Cleanup(server.Close)
+	c := (&fake{Server: server}).client(t, func(c *Config) { c.URL = server.URL + "/sim1/nova/v2.1" })
+	c.api, err = keystone.NewService(keystone.Access{Service: "compute", Name: "Nova", URL: server.URL + "/sim1/nova/v2.1"}, c.config.HTTP, func(sc *gophercloud.ServiceClient) {
+		sc.Microversion, sc.MoreHeaders = version, map[string]string{"X-Auth-Token": "slurm"}
+	}, c.answered)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free, taken *world.Node
+	w.Read(func(s *world.State) {
+		for _, n := range s.Nodes.Of("sim1") {
+			if s.Bootable(n, true) {
+				free = n
+			} else if n.InstanceUUID != "" {
+				taken = n
+			}
+		}
+	})
+	n := NewServer{Name: "muster-" + free.Name, Project: "slurm", Node: free.UUID, Image: "image-1", Flavor: "baremetal.gb200", Network: "none", Key: "k"}
+	var made *Server
+	for range 2 {
+		s, err := c.Create(t.Context(), n)
+		if err != nil || made != nil && s.ID != made.ID {
+			t.Fatalf("%+v %v", s, err)
+		}
+		made = s
+	}
+	s, err := c.Await(t.Context(), made.ID, time.Second)
+	if err != nil || s.Node != free.UUID || s.Project != "slurm" {
+		t.Errorf("%+v %v", s, err)
+	}
+	n.Name, n.Node = "muster-"+taken.Name, taken.UUID
+	if s, err = c.Create(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Await(t.Context(), s.ID, time.Second)
+	wantKind(t, err, sources.KindConflict, "No valid host")
+	_, err = c.Create(t.Context(), n)
+	wantKind(t, err, sources.KindConflict, "No valid host")
+	created := 0
+	for _, e := range w.Effects(0) {
+		if e.Op == "create server" {
+			created++
+		}
+	}
+	if created != 2 {
+		t.Errorf("%d servers were created", created)
+	}
+}
+
+// oneProject knows every token as the project of the same name.
+type oneProject struct{}
+
+func (oneProject) Check(string) bool           { return true }
+func (oneProject) Project(token string) string { return token }
