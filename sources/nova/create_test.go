@@ -10,6 +10,9 @@ import (
 	"github.com/musterhq/muster/sources"
 )
 
+// slowly bounds the looks for a lost answer; waiting takes no time.
+func slowly(c *Config) { c.Poll = 5 * time.Second }
+
 func wanted() NewServer {
 	return NewServer{Name: "muster-tray-1", Project: "p1", Node: nodeA, Image: "img", Flavor: "fl", Network: "net-1", Key: "k"}
 }
@@ -108,7 +111,7 @@ func TestALostAnswerToACreationIsFoundByName(t *testing.T) {
 		}
 		return false
 	}
-	_, err = f.client(t).Create(t.Context(), wanted())
+	_, err = f.client(t, slowly).Create(t.Context(), wanted())
 	wantKind(t, err, sources.KindTransient, "EOF")
 	if sent != 1 {
 		t.Errorf("sent %d times", sent)
@@ -138,7 +141,7 @@ func TestWhatNovaRefusesToCreate(t *testing.T) {
 			}
 			return r.Method == http.MethodPost
 		}
-		_, err := f.client(t).Create(t.Context(), wanted())
+		_, err := f.client(t, slowly).Create(t.Context(), wanted())
 		t.Run(name, func(t *testing.T) { wantKind(t, err, test.kind, test.says) })
 	}
 	f := newFake(t)

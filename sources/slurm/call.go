@@ -97,13 +97,14 @@ var ErrNotCapable = errors.New("site_not_capable")
 type NotCapable struct {
 	Version string // the API version in use
 	Need    string // what it lacks, such as "node writes"
+	Since   string // the version that has it; "" v0.0.40
 }
 
 // Code is the failure's code in the catalogue of failures.
 func (e *NotCapable) Code() string { return "site_not_capable" }
 
 func (e *NotCapable) Error() string {
-	return "SLURM's API " + e.Version + " has no " + e.Need + ": upgrade slurmrestd to one that serves v0.0.40 or later"
+	return "SLURM's API " + e.Version + " has no " + e.Need + ": upgrade slurmrestd to one that serves " + first(e.Since, "v0.0.40") + " or later"
 }
 
 // Is makes errors.Is(err, ErrNotCapable) true.

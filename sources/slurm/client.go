@@ -29,6 +29,9 @@ type Config struct {
 	Token     string   // a JWT; empty on a socket that needs none
 	TokenFile string   // read again whenever it changes; also the output of `scontrol token`
 	Versions  []string // API versions to try, newest first; default DefaultVersions
+	// NodeConf is what a dynamic node is created with besides its name, as in
+	// slurm.conf; default State=CLOUD.
+	NodeConf string
 
 	// Transport bounds the calls. Header and total time-outs stay above 10 s.
 	Transport sources.Options
@@ -52,6 +55,7 @@ type Client struct {
 	user     string
 	token    *sources.Token
 	versions []string
+	nodeConf string
 	http     *http.Client
 	wait     func(context.Context, time.Duration) error
 	clock    sources.Clock
@@ -122,7 +126,7 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 		base: base, user: user, token: &sources.Token{
 			Of: "SLURM", Value: c.Token, File: c.TokenFile,
 			Prefix: "SLURM_JWT=", Hint: ": write the output of `scontrol token` into it",
-		}, versions: versions,
+		}, versions: versions, nodeConf: first(c.NodeConf, "State=CLOUD"),
 		http: client, wait: options.Wait, clock: clock, log: log.Named("slurm"), meter: meter,
 		deciding: make(chan struct{}, 1), strange: map[string]string{},
 	}, nil

@@ -14,16 +14,20 @@ import (
 // Outcome is how a node was left.
 type Outcome string
 
-// The outcomes of Drain and Resume.
+// The outcomes of Drain, Resume, Remove and Register.
 const (
 	DrainedByUs    Outcome = "drained_by_us"    // under our mark, now or from an earlier try
 	DrainedByOther Outcome = "drained_by_other" // a drain that is not this job's stands: left as it was
 	Resumed        Outcome = "resumed"          // in service again
 	Undrained      Outcome = "undrained"        // our drain has ended, but the node is not in service: it is down or failing, or its slurmd is silent
 	NotDrained     Outcome = "not_drained"      // there was nothing to resume
+	Draining       Outcome = "draining"         // under our mark, and work is left: to be removed, ask again
+	Removed        Outcome = "removed"          // gets no work any more: drained by us with none left, or no node of the cluster
+	Created        Outcome = "created"          // a dynamic node, made anew
 )
 
-// Change is what Drain or Resume left behind, as read after the last write.
+// Change is what one of them left behind, as read after the last write. Facts
+// say nothing of a node that is gone.
 type Change struct {
 	Outcome Outcome
 	Facts   facts.Slurm

@@ -23,6 +23,7 @@ type fake struct {
 	down     bool
 	writes   []string                             // method, node and body of each write
 	instead  func(http.ResponseWriter, bool) bool // answers a request (write?) itself when true
+	after    func(http.ResponseWriter)            // once a node was deleted or created, before the answer
 	before   func(f *fake, write bool)            // happens under the lock before a request is served
 	now      int64
 }
@@ -115,6 +116,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		f.writes = append(f.writes, parts[3]+" "+string(body))
 		f.post(w, parts[3], body)
+	case parts[2] == "node" && len(parts) == 4 && f.generation > 38 && r.Method == "DELETE":
+		f.writes = append(f.writes, "DELETE "+parts[3])
+		f.delete(w, parts[3])
+	case parts[2] == "new" && len(parts) == 4 && f.generation > 42 && r.Method == "POST":
+		body, _ := io.ReadAll(r.Body)
+		f.writes = append(f.writes, "NEW "+string(body))
+		f.create(w, body)
 	default:
 		plain(w, 405, "Requested REST method is not defined at URL. Please view /openapi/v3 for API reference.")
 	}
@@ -186,6 +194,46 @@ func (f *fake) post(w http.ResponseWriter, name string, body []byte) {
 		}
 	}
 	f.answer(w, 200, map[string]any{"warnings": []any{}})
+}
+
+// delete takes a dynamic node away that is not at work.
+func (f *fake) delete(w http.ResponseWriter, name string) {
+	n := f.nodes[name]
+	switch {
+	case n == nil:
+		f.fail(w, f.refuse(), 2018, "Invalid node name specified", nil)
+		return
+	case !n.has("DYNAMIC_NORM") || n.has("ALLOCATED"):
+		f.fail(w, f.refuse(), 2028, "Invalid node state specified", nil)
+		return
+	}
+	delete(f.nodes, name)
+	if f.after != nil {
+		f.after(w)
+	}
+	f.answer(w, 200, nil)
+}
+
+func (f *fake) create(w http.ResponseWriter, body []byte) {
+	var in struct {
+		Conf string `json:"node_conf"`
+	}
+	_ = json.Unmarshal(body, &in)
+	first, _, _ := strings.Cut(in.Conf, " ")
+	name := strings.TrimPrefix(first, "NodeName=")
+	if f.nodes[name] != nil {
+		f.fail(w, f.refuse(), 2168, "Node already exists in the node table", nil)
+		return
+	}
+	f.dynamic(name)
+	if f.after != nil {
+		f.after(w)
+	}
+	f.answer(w, 200, nil)
+}
+
+func (f *fake) dynamic(name string) {
+	f.nodes[name] = &fakeNode{states: []string{"IDLE", "CLOUD", "POWERED_DOWN", "DYNAMIC_NORM"}, busy: f.now - 3600}
 }
 
 func (f *fake) drain(n *fakeNode) {

@@ -26,6 +26,7 @@ const (
 	jobs     capability = "jobs"     // work can be put on a node
 	sockets  capability = "sockets"  // there is a unix socket that needs no token
 	slurmds  capability = "slurmds"  // a slurmd can be stopped and started
+	creates  capability = "creates"  // the API can make nodes
 )
 
 // peer is a cluster that the suite is run against.
@@ -45,6 +46,7 @@ type peer interface {
 	socket() string
 	live() []string // three nodes, each with a slurmd of its own
 	slurmd(t *testing.T, node string, up bool)
+	dynamic(t *testing.T, name string) // makes a dynamic node
 }
 
 // --- the fake
@@ -62,7 +64,16 @@ func newFakePeer(t *testing.T, generation int) *fakePeer {
 	return &fakePeer{fake: f, server: server}
 }
 
+func (p *fakePeer) dynamic(_ *testing.T, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fake.dynamic(name)
+}
+
 func (p *fakePeer) has(c capability) bool {
+	if c == creates {
+		return p.generation > 42
+	}
 	return c != jobs && c != sockets && p.generation > 38
 }
 
@@ -145,6 +156,8 @@ func (p *realPeer) has(c capability) bool {
 	switch c {
 	case writes, tellAuth:
 		return versionNumber(p.version()) >= firstWrites
+	case creates:
+		return versionNumber(p.version()) >= firstCreate
 	}
 	return true
 }
@@ -188,6 +201,10 @@ func (p *realPeer) admin(t *testing.T, node, state, reason string) {
 		args = append(args, "reason="+reason)
 	}
 	p.run(t, "slurm", args...)
+}
+
+func (p *realPeer) dynamic(t *testing.T, name string) {
+	p.run(t, "slurm", "scontrol", "create", "nodename="+name, "state=cloud")
 }
 
 func (p *realPeer) controller(t *testing.T, up bool) {

@@ -66,6 +66,8 @@ func (p *simulatedPeer) has(c capability) bool {
 		return p.generation > 38
 	case sockets:
 		return false
+	case creates:
+		return p.generation > 42
 	}
 	return true
 }
@@ -87,6 +89,15 @@ func (p *simulatedPeer) admin(t *testing.T, node, state, reason string) {
 	tokens := map[string]string{"drain": world.SlurmDrain, "resume": "RESUME"}
 	p.do(t, func(s *world.State) error {
 		return s.UpdateSlurmNode(simulatedSite, node, world.SlurmUpdate{State: []string{tokens[state]}, Reason: reason, User: "root"})
+	})
+}
+
+func (p *simulatedPeer) dynamic(t *testing.T, name string) {
+	p.do(t, func(s *world.State) error {
+		if !s.CreateSlurmNode(&world.SlurmNode{Site: simulatedSite, Name: name, Partitions: world.SlurmPartitions()}) {
+			return fmt.Errorf("there is a node %s already", name)
+		}
+		return nil
 	})
 }
 
