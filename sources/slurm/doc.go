@@ -1,5 +1,5 @@
-// Package slurm reads the nodes of one SLURM cluster through slurmrestd and
-// drains and resumes them.
+// Package slurm reads the nodes of one SLURM cluster through slurmrestd, drains
+// and resumes them, and takes them out of the cluster's service and back.
 //
 // Data comes from GET /slurm/VERSION/nodes and /node/NAME, of any version from
 // v0.0.36 to the newest known, and goes out as facts.Slurm keyed by the node's
