@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,4 +97,27 @@ func TestANewMachineIsEnrolled(t *testing.T) {
 			t.Errorf("the machine still belongs to %s", m.Node)
 		}
 	})
+}
+
+// A config drive goes with a deployment only, and as an object from 1.56 on.
+func TestConfigDrivesAreRefusedWhereTheyHaveNoPlace(t *testing.T) {
+	t.Parallel()
+	p, w := newPlayer(t, "sim1")
+	var uuid string
+	w.Read(func(s *world.State) {
+		for _, n := range s.Nodes.Of("sim1") {
+			uuid = n.UUID
+		}
+	})
+	for name, test := range map[string]struct{ version, target, drive, says string }{
+		"with another verb": {"1.82", "manage", `{"meta_data": {}}`, "only supported when setting"},
+		"an odd key":        {"1.82", "active", `{"keys": []}`, "Invalid configdrive format"},
+		"a number":          {"1.82", "active", `7`, "Invalid configdrive format"},
+		"before its time":   {"1.55", "active", `{"meta_data": {}}`, "starting with API version 1.56"},
+	} {
+		answer, got := p.send(http.MethodPut, "/v1/nodes/"+uuid+"/states/provision", test.version, `{"target": "`+test.target+`", "configdrive": `+test.drive+`}`)
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(got), test.says) {
+			t.Errorf("%s: %d %s", name, answer.StatusCode, got)
+		}
+	}
 }

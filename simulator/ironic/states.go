@@ -94,6 +94,9 @@ func (c *call) order() (*order, error) {
 	if sinceVerb[target] > c.minor {
 		return nil, unacceptable
 	}
+	if err := c.checkDrive(target, args["configdrive"]); err != nil {
+		return nil, err
+	}
 	o := &order{target: target, verb: target, configure: args["configdrive"]}
 	if alias := aliases[target]; alias != "" {
 		o.verb = alias
@@ -107,6 +110,28 @@ func (c *call) order() (*order, error) {
 	steps, _ := args["clean_steps"].([]any)
 	o.hasSteps = len(steps) > 0
 	return o, nil
+}
+
+// checkDrive refuses a config drive that has no place or no form.
+func (c *call) checkDrive(target string, drive any) error {
+	if drive == nil {
+		return nil
+	}
+	_, isText := drive.(string)
+	m, isObject := drive.(map[string]any)
+	odd := !isText && !isObject
+	for key := range m {
+		odd = odd || !slices.Contains([]string{"meta_data", "network_data", "user_data", "vendor_data"}, key)
+	}
+	switch {
+	case target != "active" && (target != "rebuild" || c.minor < 35):
+		return refuse(http.StatusBadRequest, "Adding a config drive is only supported when setting provision state to active, rebuild")
+	case odd:
+		return refuse(http.StatusBadRequest, "Invalid configdrive format: %s is not valid under any of the given schemas", python(drive))
+	case isObject && c.minor < 56:
+		return refuse(http.StatusBadRequest, "Providing a JSON object for configdrive is only supported starting with API version 1.56")
+	}
+	return nil
 }
 
 // orderable refuses what a node's state or the order's form does not allow, in

@@ -185,6 +185,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"no name":                    {"p", "POST", "servers", `{"server": {"flavorRef": "baremetal.gb200"}}`, 400, "badRequest"},
 		"another flavor":             {"p", "POST", "servers", `{"server": {"name": "s", "flavorRef": "m1.tiny"}}`, 400, "badRequest"},
 		"a node that is not there":   {"p", "POST", "servers", `{"server": {"name": "s", "flavorRef": "baremetal.gb200", "availability_zone": "nova::x"}}`, 400, "badRequest"},
+		"a field of 2.74 before it":  {"p", "POST", "servers", `{"server": {"name": "s", "flavorRef": "baremetal.gb200", "hypervisor_hostname": "x"}}`, 400, "badRequest"},
 		"a marker of nothing":        {"p", "GET", "servers?marker=x", "", 400, "badRequest"},
 		"no such path":               {"p", "GET", "nothing", "", 404, "itemNotFound"},
 		"a method that is not there": {"p", "PUT", "servers", "{}", 405, "badMethod"},

@@ -226,6 +226,8 @@ func (c *call) create() error {
 		return bad("Invalid input for field/attribute server. 'flavorRef' is a required property")
 	case in.Server.Flavor != flavor:
 		return bad("Invalid flavorRef provided.")
+	case c.minor < 74 && in.Server.Hypervisor != "":
+		return bad("Invalid input for field/attribute server. Additional properties are not allowed ('hypervisor_hostname' was unexpected)")
 	case c.minor >= 37 && len(in.Server.Networks) == 0:
 		return bad("Invalid input for field/attribute server. 'networks' is a required property")
 	}

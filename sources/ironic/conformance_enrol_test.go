@@ -264,3 +264,27 @@ func conformUnbind(t *testing.T, p *peer) {
 	_, err = c.Bind(t.Context(), id, d)
 	wantKind(t, err, sources.KindConflict)
 }
+
+// A deployment that failed is not repeated, and is cleared away by a tear-down.
+func conformDeployFailed(t *testing.T, p *peer) {
+	id, c := p.node(t, ironictest.Node{}), p.client(t)
+	d := Deployment{Job: "7", Instance: p.instance(), Source: "http://127.0.0.1:1/os.raw", Checksum: "d41d8cd98f00b204e9800998ecf8427e", RootGB: 10}
+	must(t, p.admin.Enroll(t.Context(), id))
+	must(t, p.admin.Set(t.Context(), id, "/deploy_interface", "direct"))
+	must(t, errOf(c.Bind(t.Context(), id, d)))
+	must(t, errOf(c.Deploy(t.Context(), id, d)))
+	r, err := c.Settle(t.Context(), id, patience)
+	must(t, err)
+	if r.Ironic.ProvisionState != facts.ProvisionStateDeployFailed || r.Ironic.OurMark != facts.True {
+		t.Fatalf("%+v", r.Ironic)
+	}
+	_, err = c.Deploy(t.Context(), id, d)
+	wantKind(t, err, sources.KindConflict)
+	if !strings.Contains(err.Error(), "last error") {
+		t.Errorf("%v", err)
+	}
+	_, err = c.Unbind(t.Context(), id, d.Instance)
+	wantKind(t, err, sources.KindConflict)
+	must(t, p.admin.Set(t.Context(), id, "/automated_clean", false)) // its clean needs a ramdisk
+	tornDown(t, p, c, id, d)
+}

@@ -28,7 +28,7 @@ import (
 type peer struct {
 	config Config
 	admin  *ironictest.Ironic
-	can    []string // what it has beyond a plain Ironic: auth, keystone
+	can    []string // what it has beyond a plain Ironic: auth, keystone, direct (deployments that fail)
 	masks  bool     // it hides secrets, as Ironic does
 }
 
@@ -126,7 +126,7 @@ func TestConformanceOnARealIronic(t *testing.T) {
 	}
 	admin, err := ironictest.New(address, "", "")
 	must(t, err)
-	conform(t, &peer{config: Config{URL: address}, admin: admin, masks: true})
+	conform(t, &peer{config: Config{URL: address}, admin: admin, masks: true, can: []string{"direct"}})
 }
 
 func TestConformanceOnARealIronicWithBasicAuth(t *testing.T) {
@@ -140,7 +140,7 @@ func TestConformanceOnARealIronicWithBasicAuth(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{URL: plain, Auth: AuthHTTPBasic, User: user, Password: password},
-		admin:  admin, can: []string{"auth"}, masks: true,
+		admin:  admin, can: []string{"auth", "direct"}, masks: true,
 	})
 }
 
@@ -159,7 +159,7 @@ func TestConformanceOnARealIronicWithKeystone(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{Auth: AuthKeystone, User: user, Password: password, Keystone: Keystone{URL: plain, Project: "admin", Region: "RegionOne"}},
-		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"}, masks: true,
+		admin:  ironictest.Of(sc), can: []string{"auth", "keystone", "direct"}, masks: true,
 	})
 }
 
@@ -198,6 +198,7 @@ func conform(t *testing.T, p *peer) {
 		{"a node in use or on hold is not deleted", "", conformUndeletable},
 		{"an instance of ours is bound, deployed and cleared away", "", conformBind},
 		{"a binding goes in one request", "", conformUnbind},
+		{"a deployment that failed is not repeated", "direct", conformDeployFailed},
 		{"wrong credentials are forbidden", "auth", conformCredentials},
 		{"a dead token is replaced", "keystone", conformToken},
 		{"an application credential is enough", "keystone", conformApplicationCredential},

@@ -128,7 +128,8 @@ func (d *Deployment) bindable(op string, o *observation) (bool, error) {
 
 // Deploy asks Ironic to put the image of a bound deployment on its node, and
 // comes back when Ironic has begun or the node is active; Settle waits for the
-// end. A node that is not bound to this instance under our mark is a conflict.
+// end. A node that is not bound to this instance under our mark is a conflict,
+// and so is one whose deployment failed: it is not tried again by itself.
 // The image's config drive holds the keys, which Ironic can write from version
 // 1.56 on.
 func (c *Client) Deploy(ctx context.Context, ref string, d Deployment) (*sources.Record, error) {
@@ -148,6 +149,8 @@ func (c *Client) Deploy(ctx context.Context, ref string, d Deployment) (*sources
 			return unread(op, "instance or extra")
 		case !d.bound(o):
 			return refused(sources.KindConflict, op, "the instance %s is not bound to it under our mark; bound is %q", d.Instance, f.InstanceUUID.Value)
+		case f.ProvisionState == facts.ProvisionStateDeployFailed:
+			return refused(sources.KindConflict, op, "the deployment failed%s", lastError(o))
 		}
 		return nil
 	})
@@ -176,6 +179,9 @@ func (c *Client) Unbind(ctx context.Context, ref, instance string) (*sources.Rec
 			details, err := c.Details(ctx, ref)
 			if err != nil {
 				return false, err
+			}
+			if details.InstanceInfo == nil {
+				return false, unread(op, "instance_info")
 			}
 			left = leftovers(o, details)
 			return len(left) == 0, nil

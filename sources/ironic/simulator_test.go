@@ -35,7 +35,7 @@ func TestConformanceOnTheSimulator(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{URL: server.URL, Auth: AuthHTTPBasic, User: "muster", Password: "secret"},
-		admin:  admin, can: []string{"auth"}, masks: true,
+		admin:  admin, can: []string{"auth", "direct"}, masks: true,
 	})
 }
 
@@ -56,7 +56,7 @@ func TestConformanceOnTheSimulatorWithKeystone(t *testing.T) {
 	must(t, err)
 	conform(t, &peer{
 		config: Config{Auth: AuthKeystone, User: "muster", Password: "secret", Keystone: Keystone{URL: identity, Project: "admin", Region: "sim1"}},
-		admin:  ironictest.Of(sc), can: []string{"auth", "keystone"}, masks: true,
+		admin:  ironictest.Of(sc), can: []string{"auth", "keystone", "direct"}, masks: true,
 	})
 }
 
