@@ -37,6 +37,11 @@ type Bundle struct {
 	workflows   []Workflow
 	failures    []Failure
 	refusals    []RefusalCode
+
+	hardware      map[string]*HardwareProfile // by resource class
+	progressTags  ProgressTags
+	cleanTrait    *Ladder // nil where the bundle says nothing of it
+	cleanTraitYes []bool
 }
 
 // Version is "sha256:" and the hash over path and bytes of every policy file

@@ -27,6 +27,18 @@ func (b *Bundle) CustomerReady(f *facts.Facts, c *facts.Codes) bool {
 	return b.customerReadyYes[b.customerReady.first(&in)]
 }
 
+// CleanRemovesTrait says whether a clean takes the customers' trait off the node
+// of a device, and by which rung. The device and its site are all that it is
+// judged by. A bundle that says nothing of it leaves the trait alone, by no rung.
+func (b *Bundle) CleanRemovesTrait(f *facts.Facts, c *facts.Codes) (rung string, removes bool) {
+	if b.cleanTrait == nil {
+		return "", false
+	}
+	in := input{facts: f, codes: c}
+	i := b.cleanTrait.first(&in)
+	return b.cleanTrait.RungName(i), b.cleanTraitYes[i]
+}
+
 // EntersService says whether a device that first has this status enters
 // service by it.
 func (b *Bundle) EntersService(status facts.OperationalStatus) bool {

@@ -79,6 +79,10 @@ func (c *compiler) fail(p Pos, format string, args ...any) {
 	c.findings = append(c.findings, findingAt(p, Error, format, args...))
 }
 
+func (c *compiler) warn(p Pos, format string, args ...any) {
+	c.findings = append(c.findings, findingAt(p, Warning, format, args...))
+}
+
 // accepts asks CUE whether the leaf admits a value.
 func (c *compiler) accepts(leaf, value cue.Value) bool {
 	c.cost.Asked++

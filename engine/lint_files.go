@@ -39,10 +39,11 @@ func illegible(src *source) []Finding {
 var families = map[string][]string{
 	"policies/conditions":  {"conditions", "writers"},
 	"policies/status":      {"operational", "health", "freeze", "customer_ready", "entered_service"},
-	"policies/inventory":   {"inventory"},
+	"policies/inventory":   {"inventory", "progress"},
 	"policies/limits":      {"limits"},
 	"policies/eligibility": {"eligibility", "refusals"},
-	"policies/workflows":   {"workflows"},
+	"policies/workflows":   {"workflows", "clean_removes_trait"},
+	"policies/hardware":    {"hardware"},
 	"policies/failures":    {"failures"},
 }
 

@@ -188,7 +188,7 @@ func (c *compiler) family(values packages, dir, field string) (cue.Value, bool) 
 
 // bundle compiles every family.
 func (c *compiler) bundle(values packages, bits map[string]uint8) *Bundle {
-	b := &Bundle{byName: map[string]*ConditionType{}, inventory: map[string]*inventoryAxes{}, eligibility: map[string]*eligibility{}}
+	b := &Bundle{byName: map[string]*ConditionType{}, inventory: map[string]*inventoryAxes{}, eligibility: map[string]*eligibility{}, hardware: map[string]*HardwareProfile{}}
 	if v, ok := c.family(values, "policies/conditions", "conditions"); ok {
 		if !c.catalogue(b, v, bits) {
 			return b // every pattern that names a type without a bit would be an error of its own
@@ -205,6 +205,9 @@ func (c *compiler) bundle(values packages, bits map[string]uint8) *Bundle {
 		c.limits(b, v)
 	}
 	c.catalogues(b, values)
+	c.hardware(b, values)
+	c.progress(b, values)
+	c.clean(b, values)
 	if v, ok := c.family(values, "policies/eligibility", "eligibility"); ok {
 		c.eligibility(b, v)
 	}

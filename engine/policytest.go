@@ -100,6 +100,14 @@ func (r *testRun) family(name string, v cue.Value) {
 		})
 	case "eligibility":
 		r.each(v, "tests", r.eligibility)
+	case "workflows":
+		r.each(v, "tests", func(field string, tests cue.Value) {
+			if field == "clean_removes_trait" {
+				r.ladder(r.bundle.cleanTrait, tests, nil)
+			}
+		})
+	case "hardware":
+		r.each(v, "tests", r.hardware)
 	}
 }
 
@@ -319,6 +327,13 @@ func (b *Bundle) Uncovered(results []TestResult) []Uncovered {
 		}
 		need(l.Name, "rung "+otherwise, l.otherwisePos)
 	}
+	for _, class := range slices.Sorted(keysOf(b.hardware)) {
+		p := b.hardware[class]
+		need("hardware."+class, passes, p.Pos)
+		for _, part := range p.parts() {
+			need("hardware."+class, part+" differs", p.Pos)
+		}
+	}
 	for _, slug := range b.Policies() {
 		for i := range b.eligibility[slug].gates {
 			g := &b.eligibility[slug].gates[i]
@@ -332,8 +347,8 @@ func (b *Bundle) Uncovered(results []TestResult) []Uncovered {
 	return missing
 }
 
-// Ladders lists every ladder of the bundle: emissions, scopes, status and
-// inventory, each in the order of names.
+// Ladders lists every ladder of the bundle: emissions, scopes, status, inventory
+// and workflows, each in the order of names.
 func (b *Bundle) Ladders() []*Ladder {
 	var all []*Ladder
 	for i := range b.types {
@@ -349,6 +364,9 @@ func (b *Bundle) Ladders() []*Ladder {
 	all = append(all, b.operational, b.health, b.freeze, b.customerReady, b.entered)
 	for _, source := range slices.Sorted(keysOf(b.inventory)) {
 		all = append(all, b.inventory[source].class, b.inventory[source].status)
+	}
+	if b.cleanTrait != nil {
+		all = append(all, b.cleanTrait)
 	}
 	return all
 }

@@ -24,7 +24,10 @@ var tied = []struct{ dir, path, definition, brings string }{
 	{"policies/eligibility", "refusals.*", "#Refusal", "#tied"},
 	{"policies/inventory", "inventory.*.device_class", "#Ladder", "#gives"},
 	{"policies/inventory", "inventory.*.inventory_status", "#Ladder", "#gives"},
+	{"policies/inventory", "progress", "#ProgressTags", "#tied"},
 	{"policies/limits", "limits", "#Limits", "#tied"},
+	{"policies/hardware", "hardware.*", "#Hardware", "#tied"},
+	{"policies/workflows", "clean_removes_trait", "#Ladder", "#gives"},
 }
 
 // ties tells of policies that were cut loose from the schema.
