@@ -167,6 +167,9 @@ func (c *compiler) expression(v cue.Value, field string) *regexp.Regexp {
 // progress reads the tags of policies/inventory, none where the bundle says none.
 func (c *compiler) progress(b *Bundle, values packages) {
 	v := values["policies/inventory"].LookupPath(cue.ParsePath("progress"))
+	if !v.Exists() {
+		return
+	}
 	b.progressTags = ProgressTags{textOf(v, "dhcp_configured"), textOf(v, "bmc_configured"), textOf(v, "ironic_enrolled"), textOf(v, "provisioned")}
 	stages := map[string]string{}
 	for _, tag := range entriesOf(values["policies/inventory"], "progress") {
