@@ -3,6 +3,7 @@ package engine
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -388,5 +389,38 @@ clean_removes_trait: {
 		if rung != want || removes != (site == "fra1") {
 			t.Errorf("%s: %v by %s, not by %s", site, removes, rung, want)
 		}
+	}
+}
+
+// A test that expects something else fails, and one of a resource class that
+// nobody describes is told: it would never run.
+func TestHardwareTestsCanFail(t *testing.T) {
+	t.Parallel()
+	src, err := readSource(muster.Bundle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := fstest.MapFS{}
+	for _, name := range src.withoutTests().paths {
+		tree[name] = &fstest.MapFile{Data: src.files[name]}
+	}
+	const tests = "policies/hardware/hardware_tests.cue"
+	tree[tests] = &fstest.MapFile{Data: []byte(`package hardware
+
+tests: gb200: "half of it": {
+	given: {cpus: 72, cpu_arch: "aarch64", memory_mb: 983040}
+	differs: ["cpus mismatch"]
+}
+`)}
+	results, err := RunTests(tree, shippedBundle(t))
+	if err != nil || len(results) != 1 {
+		t.Fatalf("%v, %v", results, err)
+	}
+	if r := results[0]; r.Passed || r.Got != `differs in ["cpus mismatch" "nics.0 incomplete"]` || r.Policy != "hardware.gb200" || r.Pos.Line != 5 {
+		t.Errorf("%+v", r)
+	}
+	tree[tests].Data = []byte("package hardware\n\ntests: gb300: \"x\": {given: {}, differs: []}\n")
+	if _, err := RunTests(tree, shippedBundle(t)); err == nil || !strings.Contains(err.Error(), `describes no resource class "gb300"`) {
+		t.Errorf("%v", err)
 	}
 }
