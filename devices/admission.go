@@ -3,7 +3,9 @@ package devices
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -98,40 +100,62 @@ func (a *Admission) Candidates(ctx context.Context, q store.Querier, devices []f
 	if err != nil {
 		return nil, err
 	}
-	of := make(map[int64][]*fleet.Stored, len(devices))
-	for i := range stored {
-		of[stored[i].DeviceID] = append(of[stored[i].DeviceID], &stored[i])
+	said := make(map[int64][]fleet.Stored, len(devices))
+	for len(stored) > 0 { // they come by devices
+		n := 1
+		for n < len(stored) && stored[n].DeviceID == stored[0].DeviceID {
+			n++
+		}
+		said[stored[0].DeviceID], stored = stored[:n], stored[n:]
 	}
 	all := make([]Candidate, len(devices))
+	decodeAll(all, func(i int) []fleet.Stored { return said[devices[i].ID] })
 	for i := range devices {
-		r.candidate(&all[i], &devices[i], of[devices[i].ID], ages[devices[i].ID])
+		r.candidate(&all[i], &devices[i], said[devices[i].ID], ages[devices[i].ID])
 	}
 	return all, nil
 }
 
-func (r *round) candidate(c *Candidate, d *fleet.Device, stored []*fleet.Stored, age *fleet.DeviceAge) {
-	c.Device, c.Rack, c.Masks = *d, r.rackNames[d.RackID], engine.Masks(d.Conditions)
-	for _, s := range stored {
-		decode(&c.Facts, s.Source, s.Body)
+// decodeAll decodes what the sources said of each candidate, which is most of the
+// work of a judgement, on every processor.
+func decodeAll(all []Candidate, said func(i int) []fleet.Stored) {
+	var running sync.WaitGroup
+	workers := min(runtime.GOMAXPROCS(0), decodersMost)
+	for w := range workers {
+		running.Go(func() {
+			for i := w * len(all) / workers; i < (w+1)*len(all)/workers; i++ {
+				for _, s := range said(i) {
+					decode(&all[i].Facts, s.Source, s.Body)
+				}
+			}
+		})
 	}
+	running.Wait()
+}
+
+const decodersMost = 4
+
+// candidate completes a candidate whose facts are decoded.
+func (r *round) candidate(c *Candidate, d *fleet.Device, said []fleet.Stored, age *fleet.DeviceAge) {
+	c.Device, c.Rack, c.Masks = *d, r.rackNames[d.RackID], engine.Masks(d.Conditions)
 	c.Facts.Device, c.Facts.Site = d.Facts(c.Rack), r.siteFacts
 	context := r.context(d)
 	facts.Complete(&c.Facts, &context)
 	c.Facts.Intern(&c.Codes)
 	c.Stale = r.fresh.Device(age).Stale & d.InScope
-	c.Aged = r.aged(stored)
+	c.Aged = r.aged(said)
 }
 
 // aged lists the families of a device's facts that are not fresh: their source
 // has not been read lately, or its newest reading gave nothing of the device. A
 // source that the site has not is not missed.
-func (r *round) aged(stored []*fleet.Stored) []string {
+func (r *round) aged(said []fleet.Stored) []string {
 	var families []string
 	for _, source := range r.site.Spec.SourceNames() {
 		age, _ := r.fresh.Source(source)
 		stale := age.Stale
-		for _, s := range stored {
-			if s.Source == source {
+		for i := range said {
+			if s := &said[i]; s.Source == source {
 				stale = s.Trouble.Reason != "" || age.Stale && !r.now.Before(s.SeenAt.Add(age.TTL))
 			}
 		}

@@ -60,7 +60,7 @@ func BenchmarkEligibilityCheck(b *testing.B) {
 	w := newWorld(b)
 	w.fill(10000)
 	w.exec("update facts f set body = (select body from facts where device_id = (select min(device_id) from facts) and source = f.source) where body = '{}' and source = 'ironic'")
-	w.exec("vacuum analyze facts")
+	w.exec("vacuum analyze facts, devices")
 	var ids []int64
 	for id := int64(1); len(ids) < 1000; id++ {
 		ids = append(ids, id)

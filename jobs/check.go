@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,22 +45,13 @@ func (s *Service) survey(ctx context.Context, tx pgx.Tx, a *admission, r *Reques
 	if err != nil {
 		return err
 	}
-	bySite := map[int64][]fleet.Device{}
-	var order []int64
-	for i := range all {
-		site := all[i].SiteID
-		if bySite[site] == nil {
-			order = append(order, site)
-		}
-		bySite[site] = append(bySite[site], all[i])
-	}
 	var last *devices.Admission
-	for _, site := range order {
-		by, err := of(site)
+	for _, list := range bySite(all) {
+		by, err := of(list[0].SiteID)
 		if err != nil {
 			return err
 		}
-		if err := a.judge(ctx, tx, by, bySite[site]); err != nil {
+		if err := a.judge(ctx, tx, by, list); err != nil {
 			return err
 		}
 		last = by
@@ -69,6 +61,27 @@ func (s *Service) survey(ctx context.Context, tx pgx.Tx, a *admission, r *Reques
 		return a.conflicts(ctx, tx, namesOf(all))
 	}
 	return s.whole(ctx, tx, a, last, all, false)
+}
+
+// bySite parts devices by their sites.
+func bySite(all []fleet.Device) [][]fleet.Device {
+	if !slices.ContainsFunc(all, func(d fleet.Device) bool { return d.SiteID != all[0].SiteID }) {
+		if len(all) == 0 {
+			return nil
+		}
+		return [][]fleet.Device{all}
+	}
+	var parts [][]fleet.Device
+	place := map[int64]int{}
+	for i := range all {
+		at, known := place[all[i].SiteID]
+		if !known {
+			at = len(parts)
+			place[all[i].SiteID], parts = at, append(parts, nil)
+		}
+		parts[at] = append(parts[at], all[i])
+	}
+	return parts
 }
 
 // whole judges what concerns a job of one site as a whole. With lock its caps

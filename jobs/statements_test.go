@@ -70,7 +70,7 @@ func TestStatementsDoNotGrowWithRacksAndCaps(t *testing.T) {
 			if len(r.Refusals) != 2 || r.Refusals[0].Path != "limits.blast_caps.rack@lab.r1" || r.Refusals[1].Path != "limits.blast_caps.share@lab.r1" {
 				t.Errorf("%+v", r.Refusals)
 			}
-		}, 9},
+		}, 10},
 		"submission": {func(ids ...int64) { w.refused(w.submission(taking, ids...), jobs.CodeBlastCapExceeded) }, 21},
 	} {
 		few, many := []int64{ids[1], ids[2]}, []int64{ids[1]}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/musterhq/muster/fleet"
 )
@@ -86,16 +87,20 @@ func FactsOf(ctx context.Context, q Querier, ids []int64) ([]fleet.Stored, error
 	if err != nil {
 		return nil, fmt.Errorf("read facts: %w", err)
 	}
-	stored, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Stored, error) {
-		var s fleet.Stored
-		var hash, body []byte
-		var since *time.Time
-		err := row.Scan(&s.DeviceID, &s.SiteID, &s.Source, &s.Ref, &s.RefGone, &s.Serial, &hash, &body, &s.SeenAt, &s.Trouble.Reason, &since)
+	stored := make([]fleet.Stored, 0, 2*len(ids))
+	var s fleet.Stored
+	var hash pgtype.DriverBytes
+	var body []byte
+	var since *time.Time
+	into := []any{&s.DeviceID, &s.SiteID, &s.Source, &s.Ref, &s.RefGone, &s.Serial, &hash, &body, &s.SeenAt, &s.Trouble.Reason, &since}
+	if _, err := pgx.ForEachRow(rows, into, func() error {
+		s.Hash = [len(s.Hash)]byte{}
 		copy(s.Hash[:], hash)
 		s.Body, s.SeenAt, s.Trouble.Since = body, s.SeenAt.UTC(), orZero(since)
-		return s, err
-	})
-	if err != nil {
+		stored = append(stored, s)
+		body = nil
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("read facts: %w", err)
 	}
 	return stored, nil

@@ -163,18 +163,50 @@ func FindDevices(ctx context.Context, q Querier, ids []int64, names []string, vi
 
 // FindWhole is FindDevices with all of the devices beside, in the same order.
 func FindWhole(ctx context.Context, q Querier, ids []int64, names []string, visible []string, site string) (named []Named, devices []fleet.Device, err error) {
-	rows, err := q.Query(ctx, fmt.Sprintf(findDevices, DeviceColumns+", s.name"), ids, names, visible, site)
+	if len(names) > 0 {
+		found, err := FindDevices(ctx, q, ids, names, visible, site)
+		if err != nil || len(found) == 0 {
+			return nil, nil, err
+		}
+		ids = make([]int64, len(found))
+		for i := range found {
+			ids[i] = found[i].ID
+		}
+	}
+	seen, sites, err := sitesSeen(ctx, q, visible, site)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := q.Query(ctx, "select "+DeviceColumns+" from devices d where d.id = any($1) and d.retired_at is null and d.site_id = any($2) order by d.id", ids, sites)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for devices: %w", err)
 	}
-	devices, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (fleet.Device, error) {
-		var of string
-		d, err := ScanDevice(row, &of)
-		named = append(named, Named{ID: d.ID, SiteID: d.SiteID, Site: of, Name: d.Name})
+	named = make([]Named, 0, len(ids))
+	devices, err = pgx.AppendRows(make([]fleet.Device, 0, len(ids)), rows, func(row pgx.CollectableRow) (fleet.Device, error) {
+		d, err := ScanDevice(row)
+		named = append(named, Named{ID: d.ID, SiteID: d.SiteID, Site: seen[d.SiteID], Name: d.Name})
 		return d, err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for devices: %w", err)
 	}
 	return named, devices, nil
+}
+
+// sitesSeen gives the names of the sites that may be seen, and their ids.
+func sitesSeen(ctx context.Context, q Querier, visible []string, site string) (names map[int64]string, ids []int64, err error) {
+	rows, err := q.Query(ctx, "select id, name from sites where ($1::text[] is null or name = any($1)) and ($2 = '' or name = $2)", visible, site)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for sites: %w", err)
+	}
+	names, ids = map[int64]string{}, []int64{}
+	var id int64
+	var name string
+	if _, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		names[id], ids = name, append(ids, id)
+		return nil
+	}); err != nil {
+		return nil, nil, fmt.Errorf("look for sites: %w", err)
+	}
+	return names, ids, nil
 }
