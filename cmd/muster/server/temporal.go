@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/musterhq/muster/sources/registry"
+	"github.com/musterhq/muster/workflows"
 )
 
 const (
@@ -42,7 +43,7 @@ type Temporal struct {
 // What the configuration names wrongly is an error now.
 func ConnectTemporal(o Temporal, log hclog.Logger) (client.Client, error) {
 	c := client.Options{
-		HostPort: o.Address, Namespace: o.Namespace, Identity: owner(), Logger: log.Named("temporal"),
+		HostPort: o.Address, Namespace: o.Namespace, Identity: owner(), Logger: workflows.Logger(log.Named("temporal")),
 	}
 	if o.TLS {
 		secure, err := o.tls()
