@@ -115,7 +115,7 @@ func (w *world) checkPage(one httpapi.RouteInfo, scope string, here bool, a answ
 	switch {
 	case strings.HasPrefix(one.Path, "/ui/login/"):
 		want = http.StatusUnauthorized // it takes no bearer
-	case !one.Public && scope != one.Scope:
+	case !one.Public && scope != one.Scope, one.Method == http.MethodPost: // no form of the session
 		want = http.StatusForbidden
 	case (strings.Contains(one.Path, "{id}") || strings.Contains(one.Path, "{job}")) && !here:
 		want = http.StatusNotFound

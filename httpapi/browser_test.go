@@ -110,6 +110,17 @@ func (b *browser) open(address string) {
 	b.do("Page.navigate", fields{"url": address})
 }
 
+// visit shows another address in the same tab.
+func (b *browser) visit(address string) { b.t.Helper(); b.do("Page.navigate", fields{"url": address}) }
+
+// run runs a script.
+func (b *browser) run(script string) {
+	b.t.Helper()
+	if said := b.do("Runtime.evaluate", fields{"expression": script, "userGesture": true}); said["exceptionDetails"] != nil {
+		b.t.Fatalf("%s: %v", script, said["exceptionDetails"])
+	}
+}
+
 // shows waits until a script gives a text.
 func (b *browser) shows(script, want string) {
 	b.t.Helper()
@@ -121,6 +132,31 @@ func (b *browser) shows(script, want string) {
 		}
 	}
 	b.t.Fatalf("%s is %q, want %q; the browser says %v", script, got, want, b.errors)
+}
+
+// A person runs a workflow by the page of a device, follows it and cancels it.
+func TestAWorkflowIsRunAndCancelledInABrowser(t *testing.T) {
+	w := newWorld(t)
+	b := startBrowser(t)
+	id := w.bear(w.lab, "gpu-1", node(ready))
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	b.open(fmt.Sprintf("%s/ui/login/?token=%s", server.URL, w.token))
+	b.shows("document.querySelector('h1').innerText", "Fleet")
+	b.visit(fmt.Sprintf("%s/ui/devices/%d/", server.URL, id))
+	form := `document.querySelector("input[name=workflow][value=verify_connectivity]").closest("form")`
+	b.shows(form+".querySelector('button').textContent", "Run verify_connectivity")
+	b.run(form + ".closest('details').open = true; " + form + ".reason.value = 'is it there'; const button = " + form + ".querySelector('button'); button.click(); button.click()")
+	b.shows("document.querySelector('h1').innerText", "Job 1: verify_connectivity pending")
+	b.shows("document.querySelector('main').innerText", "is it there")
+	b.run("document.querySelector('form.run').requestSubmit()") // without a reason
+	b.shows("document.activeElement.name", "reason")
+	b.run("document.querySelector('form.run').reason.value = 'enough'; document.querySelector('form.run button').click()")
+	b.shows("document.querySelector('main').innerText", "enough")
+	b.shows("document.querySelector('h1').innerText", "cancelled")
+	if n := w.count("select count(*) from jobs"); n != 1 || len(b.errors) > 0 {
+		t.Errorf("a double click made %d jobs; the browser says %v", n, b.errors)
+	}
 }
 
 func TestTheJobPageFollowsTheJobInABrowser(t *testing.T) {

@@ -135,7 +135,7 @@ func (c *contract) check(r *request, op *operation) error {
 	}
 	var faults []fault
 	r.query, faults = op.known(query)
-	if op.route.Operation.RequestBody != nil {
+	if op.route.Operation.RequestBody != nil && r.form == nil {
 		if r.body, err = readJSON(r.Request); err != nil {
 			return err
 		}

@@ -22,6 +22,8 @@ type request struct {
 	vars      map[string]string // of the path
 	query     url.Values        // without blank values
 	body      []byte            // JSON; nil where the operation takes none
+	form      url.Values        // nil where the operation takes none
+	problem   *problem          // of a form that was refused, for the page that it is on
 }
 
 // remote is where the request comes from, for audit and log.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// authenticate tells who asks. A page takes a session for a token: nothing is
-// ever written for one.
+// authenticate tells who asks. A page takes a session for a token: what its forms
+// ask for needs the session's token of forms besides.
 func (s *Server) authenticate(r *http.Request, page bool) (Principal, error) {
 	if s.Auth == nil {
 		if local(r) && localHost(r.Host) {

@@ -54,6 +54,7 @@ func loadPages() (*pages, error) {
 			return strings.TrimPrefix(version, "sha256:")[:min(12, len(strings.TrimPrefix(version, "sha256:")))]
 		},
 		"statuses": statusOrder,
+		"of":       func(d deviceShown, w prospect) runShown { return runShown{d.deviceDetail, w} },
 		"json": func(value any) (string, error) {
 			text, err := json.Marshal(value)
 			return string(text), err
@@ -130,12 +131,19 @@ type deviceShown struct {
 	Why     *explanation
 	History []eventView
 	Work    *deviceWork // nil: not for this reader
+	Problem *problem    // of a form of the page that was refused
 }
 
 // deviceWork is what can be done with a device, and what was.
 type deviceWork struct {
 	Workflows []prospect
 	Jobs      []jobView
+}
+
+// runShown is one workflow of the page of a device.
+type runShown struct {
+	Device *deviceDetail
+	Work   prospect
 }
 
 func (s *Server) devicePageOf(r *request) (string, any, error) {
@@ -158,7 +166,7 @@ func (s *Server) devicePageOf(r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return "device.html", deviceShown{detail, why, history.Items, work}, nil
+	return "device.html", deviceShown{detail, why, history.Items, work, r.problem}, nil
 }
 
 const jobsShown = 10 // on the page of a device
@@ -191,7 +199,12 @@ type jobShown struct {
 	Title   string
 	Job     jobView
 	Devices []jobDeviceView
+	Cancel  *cancelForm // nil where it cannot be, or the reader may not
+	Problem *problem    // of a form of the page that was refused
 }
+
+// cancelForm asks a job to end.
+type cancelForm struct{ Token, Reason string }
 
 func (s *Server) jobPageOf(r *request) (string, any, error) {
 	row, err := s.job(r)
@@ -199,7 +212,11 @@ func (s *Server) jobPageOf(r *request) (string, any, error) {
 		return "", nil, err
 	}
 	devices, err := s.jobDevices(r.Context(), row.ID)
-	return "job.html", jobShown{fmt.Sprintf("Job %d", row.ID), viewJob(&row), devices}, err
+	shown := jobShown{Title: fmt.Sprintf("Job %d", row.ID), Job: viewJob(&row), Devices: devices, Problem: r.problem}
+	if !shown.Job.Ended && row.CancelRequestedAt.IsZero() && r.principal.May(JobWrite) {
+		shown.Cancel = &cancelForm{s.formToken(r.Request), r.form.Get("reason")}
+	}
+	return "job.html", shown, err
 }
 
 func rank(c conditionTrace) int {
@@ -217,6 +234,9 @@ func (s *Server) failPage(w http.ResponseWriter, r *http.Request, err error) {
 	p := *problemOf(err)
 	t := trailOf(r)
 	p.Instance, p.RequestID = r.URL.RequestURI(), t.id
+	if r.Method == http.MethodPost && r.URL.Path != loginPath {
+		p.Instance = formPage(r.URL.Path)
+	}
 	if p.Status >= http.StatusInternalServerError {
 		t.cause = p.cause
 	}

@@ -18,8 +18,8 @@ const (
 // handler answers a request that was let in and fits the document.
 type handler func(r *request) (*reply, error)
 
-// route is one operation. Exactly one of answer, page, plain and
-// stream is set.
+// route is one operation. Exactly one of answer, page, plain and stream is set;
+// a form comes with the page that it is on.
 type route struct {
 	method  string
 	path    string // as the document spells it
@@ -29,6 +29,8 @@ type route struct {
 	session bool   // a session will do for a token, as on every page
 	answer  handler
 	page    pageHandler      // for people; a session will do for a token
+	form    formHandler      // what a form of the page asks for
+	reads   string           // the scope of the page of a form
 	plain   http.HandlerFunc // for what is not JSON
 	stream  streamHandler    // for events
 }
@@ -85,6 +87,8 @@ func (s *Server) table() []route {
 		{method: http.MethodGet, path: pageRoot + "/jobs/", scope: JobRead, page: s.jobsPage},
 		{method: http.MethodGet, path: pageRoot + "/jobs/{job}/", scope: JobRead, page: s.jobPageOf},
 		{method: http.MethodGet, path: pageRoot + "/jobs/{job}/events/", scope: JobRead, session: true, stream: s.followJob},
+		{method: http.MethodPost, path: pageRoot + "/devices/{id}/jobs/", scope: JobWrite, form: s.submitFromPage, page: s.devicePageOf, reads: DeviceRead},
+		{method: http.MethodPost, path: pageRoot + "/jobs/{job}/cancel/", scope: JobWrite, form: s.cancelFromPage, page: s.jobPageOf, reads: JobRead},
 		{method: http.MethodGet, path: stylePath, public: true, plain: s.pageFile},
 		{method: http.MethodGet, path: scriptPath, public: true, plain: s.pageFile},
 		{method: http.MethodGet, path: loginPath, public: true, plain: s.loginLink},
@@ -151,6 +155,12 @@ func (s *Server) serve(one route, op *operation) http.HandlerFunc {
 			return
 		}
 		in := &request{Request: r, principal: principal, vars: mux.Vars(r)}
+		if one.form != nil {
+			if err := s.readForm(in); err != nil {
+				s.turnAway(w, r, one, err)
+				return
+			}
+		}
 		if err := s.contract.check(in, op); err != nil {
 			s.turnAway(w, r, one, err)
 			return
@@ -164,6 +174,9 @@ func (s *Server) serve(one route, op *operation) http.HandlerFunc {
 func (s *Server) respond(w http.ResponseWriter, r *request, one route) error {
 	if one.stream != nil {
 		return one.stream(w, r)
+	}
+	if one.form != nil {
+		return s.follow(w, r, one)
 	}
 	if one.page != nil {
 		name, data, err := one.page(r)

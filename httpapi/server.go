@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -72,6 +73,8 @@ type Server struct {
 	draining atomic.Bool
 	ending   chan struct{} // closed when Serve is to end: who follows events is let go
 	streams  chan struct{} // one a connection that follows events
+
+	formSecret []byte // of this process, where nobody logs in
 }
 
 // New makes a server. It fails where the OpenAPI document and the routes are
@@ -84,6 +87,8 @@ func New(d Deps) (*Server, error) {
 		d.ShutdownTimeout = 20 * time.Second
 	}
 	s := &Server{Deps: d, limiter: newLimiter(d.Rate, time.Now), ending: make(chan struct{}), streams: make(chan struct{}, streamsMost)}
+	s.formSecret = make([]byte, tokenBytes)
+	_, _ = rand.Read(s.formSecret) // never fails
 	var err error
 	if s.contract, err = loadContract(); err != nil {
 		return nil, err

@@ -114,6 +114,15 @@ type prospect struct {
 	*engine.Workflow
 	Asks     []string // parameters that it cannot do without: what rests on them was not judged
 	Refusals []refusalView
+	Form     *jobForm // runs it; nil where it may not, or no form can
+}
+
+// Rows is how many rows of a table the prospect takes.
+func (p *prospect) Rows() int {
+	if p.Form != nil {
+		return len(p.Refusals) + 1
+	}
+	return len(p.Refusals)
 }
 
 // prospects asks every workflow about a device, those that take it first.
@@ -139,12 +148,17 @@ func (s *Server) prospects(r *request, id int64) ([]prospect, error) {
 		}
 		for i := range bundle.Workflows() {
 			p := prospectOf(bundle, &bundle.Workflows()[i], &found[0])
-			p.Refusals = append(p.Refusals, conflicts(p.Contention, locks)...)
-			if len(p.Refusals) == 0 {
+			held := conflicts(p.Contention, locks)
+			if len(p.Refusals)+len(held) == 0 {
+				p.Form = s.formOf(r, p.Workflow)
 				takes = append(takes, p)
-			} else {
-				refuses = append(refuses, p)
+				continue
 			}
+			if with := lifts(bundle, p.Workflow, &found[0], r.principal.May(JobForce)); len(held) == 0 && len(with) > 0 {
+				p.Form = s.formOf(r, p.Workflow, with...)
+			}
+			p.Refusals = append(p.Refusals, held...)
+			refuses = append(refuses, p)
 		}
 		return nil
 	})
@@ -160,6 +174,25 @@ func prospectOf(b *engine.Bundle, w *engine.Workflow, c *devices.Candidate) pros
 	request := admitRequest(c, parameters)
 	p.Refusals = viewRefusals(b.Admit(w.Slug, &request))
 	return p
+}
+
+// lifts lists the switches among a workflow's parameters of which each alone lets
+// it take the device.
+func lifts(b *engine.Bundle, w *engine.Workflow, c *devices.Candidate, force bool) []string {
+	fields, _ := fieldsOf(w)
+	var names []string
+	for _, f := range fields {
+		if f.Kind != "bool" || f.Forces && !force {
+			continue
+		}
+		said := fmt.Appendf(nil, "{%q: %t}", f.Name, f.Value != "true")
+		parameters, _ := b.ValidateParameters(w.Slug, said)
+		request := admitRequest(c, parameters)
+		if parameters != nil && len(b.Admit(w.Slug, &request)) == 0 {
+			names = append(names, f.Name)
+		}
+	}
+	return names
 }
 
 // conflicts are the locks that would be in the way.

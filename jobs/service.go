@@ -40,6 +40,12 @@ type Service struct {
 	limits  func(*engine.Bundle) engine.Limits
 }
 
+// Implements reports whether this server runs a workflow.
+func (s *Service) Implements(slug string) bool {
+	_, does := s.options.Implemented(slug)
+	return does
+}
+
 // New makes a Service.
 func New(db *store.DB, d *devices.Service, policies devices.Policies, clock func() time.Time, log hclog.Logger, o Options) *Service {
 	if o.Implemented == nil {

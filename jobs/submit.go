@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/store"
 )
 
-// throughJobs is the API that jobs come by unless their workflow says otherwise.
-const throughJobs = "jobs"
+// ThroughJobs is the API that jobs come by unless their workflow says otherwise.
+const ThroughJobs = "jobs"
 
 // Submit makes a job, or a RefusedError with every reason why not. Everything is
 // judged in the transaction that stores it, with the devices' rows held: what a
@@ -29,7 +29,7 @@ const throughJobs = "jobs"
 func (s *Service) Submit(ctx context.Context, sub Submission) (Submitted, error) {
 	doing := "submit " + sub.Workflow
 	if sub.Through == "" {
-		sub.Through = throughJobs
+		sub.Through = ThroughJobs
 	}
 	sub.Request, sub.Reason, sub.IdempotencyKey = sub.Request.clean(), strings.TrimSpace(store.Clean(sub.Reason)), store.Clean(sub.IdempotencyKey)
 	hash := sub.hash()
@@ -192,13 +192,16 @@ func (a *admission) allowed(sub *Submission) error {
 func forcing(parameters map[string]any) []string {
 	var names []string
 	for name, value := range parameters {
-		if on, _ := value.(bool); on && strings.HasPrefix(name, "force_") {
+		if on, _ := value.(bool); on && Forcing(name) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
+
+// Forcing tells the parameters by which machines are taken from their customers.
+func Forcing(parameter string) bool { return strings.HasPrefix(parameter, "force_") }
 
 // Forcing lists the parameters of a report by which machines would be taken
 // from their customers.
