@@ -12,11 +12,12 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/workflows/act"
 )
 
 func TestHowLoudTheSDKIs(t *testing.T) {
 	t.Parallel()
-	away := fail(codes.IronicUnavailable, "away")
+	away := act.Retry(codes.IronicUnavailable, "away")
 	for name, c := range map[string]struct {
 		say  func(sdklog.Logger)
 		want string
@@ -24,7 +25,7 @@ func TestHowLoudTheSDKIs(t *testing.T) {
 		"a coded failure, first try":  {func(l sdklog.Logger) { l.Error("Activity error.", "Attempt", int32(1), "Error", away) }, "[INFO]"},
 		"a coded failure, second try": {func(l sdklog.Logger) { l.Error("Activity error.", "Attempt", int32(2), "Error", away) }, "[DEBUG]"},
 		"a coded failure that stays": {func(l sdklog.Logger) {
-			l.Error("Activity error.", "Attempt", int32(1), "Error", failFinal(codes.BMCAddressMissing, "none"))
+			l.Error("Activity error.", "Attempt", int32(1), "Error", act.Final(codes.BMCAddressMissing, "none"))
 		}, "[INFO]"},
 		"a failure without a code": {func(l sdklog.Logger) { l.Error("Activity error.", "Attempt", int32(7), "Error", errors.New("nil map")) }, "[ERROR]"},
 		"an error of another library": {func(l sdklog.Logger) {
