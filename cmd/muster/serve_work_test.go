@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +50,7 @@ type plant struct {
 // left it.
 func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 	t.Parallel()
-	p, whole := newPlant(t), t // what a step starts is there for the next ones
+	p, whole := newPlant(t, pgtest.Template(t, "migrated", migrated)), t // what a step starts is there for the next ones
 	p.startTemporal(t)
 	p.serve(t, "api,reconciler")
 	worker := p.serve(t, "worker")
@@ -100,24 +102,98 @@ func TestJobsOutliveTheirWorkersAndTemporal(t *testing.T) {
 	})
 }
 
-func newPlant(t *testing.T) *plant {
+// TestAJobOutlivesItsDatabase kills PostgreSQL in the middle of a clean.
+func TestAJobOutlivesItsDatabase(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "muster-killed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil { // the server's user goes through it
+		t.Fatal(err)
+	}
+	options := embedded.PostgresOptions{Dir: filepath.Join(dir, "pg")}
+	server, err := embedded.StartPostgres(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop(context.Background()) })
+	if err := migrated(server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	p := newPlant(t, server.URL())
+	p.startTemporal(t)
+	p.serve(t, "api,reconciler")
+	p.serve(t, "worker")
+	job := p.submit(t, "ironic_node_clean", "sim1-r01-c02")
+	p.until(t, "the clean", "select phase = 'clean' from job_devices where job_id = $1", job)
+	killPostgres(t, options.Dir)
+	<-server.Done()
+	_ = server.Stop(t.Context()) // tells that another ended it, and frees the directory
+	if server, err = embedded.StartPostgres(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	p.connect(t)
+	p.ends(t, job, "succeeded", "")
+	p.until(t, "the device to be free", "select not exists (select from device_locks where holder = $1)", fmt.Sprintf("job/%d", job))
+	did := p.effects(t, "sim1-r01-c02")
+	for _, once := range []string{"clear maintenance", "set provision manage", "set provision provide"} {
+		if n := did[once]; n != 1 {
+			t.Errorf("%s was done %d times: %v", once, n, did)
+		}
+	}
+	p.ends(t, p.submit(t, "verify_connectivity", "sim1-r01-c01"), "succeeded", "") // and all goes on
+}
+
+// killPostgres kills the server of a directory as a machine that loses its power
+// does.
+func killPostgres(t *testing.T, dir string) {
 	t.Helper()
-	p := &plant{program: os.Getenv("MUSTER_TEMPORAL_BIN")}
+	files, err := filepath.Glob(filepath.Join(dir, "*", "postmaster.pid"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("no server in %s: %v, %v", dir, files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func migrated(url string) error {
+	_, err := migrations.Up(context.Background(), url)
+	return err
+}
+
+// connect opens the test's own connection to the database.
+func (p *plant) connect(t *testing.T) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), p.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.rows = conn
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+}
+
+func newPlant(t *testing.T, database string) *plant {
+	t.Helper()
+	p := &plant{program: os.Getenv("MUSTER_TEMPORAL_BIN"), database: database}
 	if p.program == "" {
 		p.program = "../../bin/muster-temporal"
 	}
 	if _, err := os.Stat(p.program); err != nil {
 		t.Skip("needs bin/muster-temporal (make temporal) or MUSTER_TEMPORAL_BIN: jobs run on a real Temporal only")
 	}
-	p.database = pgtest.Template(t, "migrated", func(url string) error {
-		_, err := migrations.Up(context.Background(), url)
-		return err
-	})
-	var err error
-	if p.rows, err = pgx.Connect(t.Context(), p.database); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.rows.Close(context.Background()) })
+	p.connect(t)
 	dir := t.TempDir()
 	p.data = filepath.Join(dir, "temporal")
 	if err := os.Mkdir(p.data, 0o700); err != nil {
