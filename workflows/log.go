@@ -37,14 +37,14 @@ func (l *sdkLog) Warn(message string, pairs ...any) {
 func (l *sdkLog) Error(message string, pairs ...any) {
 	level := hclog.Error
 	if message == sdkActivityFailed {
-		err, try := failureIn(pairs)
+		try, err := failureIn(pairs)
 		level = levelOf(err, try)
 	}
 	l.log.Log(level, message, pairs...)
 }
 
 // failureIn reads what the SDK tells of a failed activity.
-func failureIn(pairs []any) (err error, try int32) {
+func failureIn(pairs []any) (try int32, err error) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		switch v := pairs[i+1].(type) {
 		case error:
@@ -55,7 +55,7 @@ func failureIn(pairs []any) (err error, try int32) {
 			}
 		}
 	}
-	return err, try
+	return try, err
 }
 
 // levelOf says how loud a try of an activity that failed is told.
