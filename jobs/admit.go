@@ -3,8 +3,10 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/engine"
@@ -211,12 +213,29 @@ func (a *admission) judge(ctx context.Context, q store.Querier, by *devices.Admi
 			a.selected = append(a.selected, c.Device)
 			a.racks[c.Device.RackID] = c.Rack
 			a.stamp(c)
-			if a.policy != nil { // else a gate that reads them could not be judged
-				a.gates(c)
-			}
+		}
+		if a.policy != nil { // else a gate that reads the parameters could not be judged
+			a.allGates(candidates)
 		}
 	}
 	return nil
+}
+
+const judgesMost = 4
+
+// allGates asks the gates about each candidate, on every processor: each has a
+// verdict of its own.
+func (a *admission) allGates(candidates []devices.Candidate) {
+	var running sync.WaitGroup
+	judges := min(runtime.GOMAXPROCS(0), judgesMost)
+	for j := range judges {
+		running.Go(func() {
+			for i := j * len(candidates) / judges; i < (j+1)*len(candidates)/judges; i++ {
+				a.gates(&candidates[i])
+			}
+		})
+	}
+	running.Wait()
 }
 
 func (a *admission) gates(c *devices.Candidate) {
