@@ -1,6 +1,6 @@
 // Package simulator runs one simulated fleet as a process: it opens the world of
 // a directory, puts the faces of the systems around it (Ironic, Keystone,
-// Placement, Nova, slurmrestd, NetBox, Redfish) on two ports of the loopback and
+// Placement, Nova, slurmrestd, NetBox, Redfish, muster's own small contracts) on two ports of the loopback and
 // says in a file of the directory where they are and with which secrets.
 //
 // One port speaks HTTP and tells the systems apart by path: /keystone/,

@@ -39,8 +39,13 @@ type Site struct {
 	Nova       string `json:"nova,omitempty"`
 	SlurmURL   string `json:"slurm_url,omitempty"`
 	NetBox     string `json:"netbox"`
-	Networks   string `json:"networks,omitempty"` // of its BMCs
-	Machines   int    `json:"machines"`
+
+	DHCP        string `json:"dhcp,omitempty"`
+	Credentials string `json:"credentials,omitempty"` // where BMCs have passwords of their own
+	Topology    string `json:"topology,omitempty"`
+
+	Networks string `json:"networks,omitempty"` // of its BMCs
+	Machines int    `json:"machines"`
 }
 
 // Secrets are files, each with one line.
@@ -49,6 +54,11 @@ type Secrets struct {
 	Slurm    string `json:"slurm"`    // a token
 	NetBox   string `json:"netbox"`   // a token
 	BMC      string `json:"bmc"`      // user:password
+	Factory  string `json:"factory"`  // user:password of a BMC as it comes, where a site keeps each one's own
+
+	DHCP        string `json:"dhcp"`        // a token
+	Credentials string `json:"credentials"` // a token
+	Topology    string `json:"topology"`    // a token
 }
 
 const (
@@ -87,12 +97,16 @@ func describe(w *world.World, base string) (sites []Site, devices int) {
 			if !one.InventoryOnly {
 				site.IronicAuth, site.Ironic = ironicAuth(one.Index), root+"/ironic"
 				site.Networks = fmt.Sprintf("127.%d.0.0/16", one.Index)
+				site.DHCP, site.Topology = root+"/dhcp", root+"/topology"
 			}
 			if site.IronicAuth == authKeystone {
 				site.Keystone, site.Project = base+"/keystone/v3", projectName
 			}
 			if one.Placement {
 				site.Placement, site.Nova = root+"/placement", root+"/nova/v2.1"
+			}
+			if one.CredentialStore {
+				site.Credentials = root + "/credentials"
 			}
 			if one.Slurm {
 				site.SlurmURL = root + "/slurm"

@@ -1,8 +1,10 @@
 package simulator
 
 import (
+	"crypto/rand"
 	"net/http"
 
+	"github.com/musterhq/muster/simulator/contract"
 	"github.com/musterhq/muster/simulator/ironic"
 	"github.com/musterhq/muster/simulator/keystone"
 	"github.com/musterhq/muster/simulator/netbox"
@@ -50,6 +52,7 @@ func (s *simulator) siteFaces(mux *http.ServeMux, site *Site, tokens *keystone.K
 		mount("placement", placement.New(s.world, site.Name, placement.Options{Prefix: prefix("placement"), Tokens: tokens}))
 		mount("nova", nova.New(s.world, site.Name, nova.Options{Prefix: prefix("nova"), Tokens: tokens}))
 	}
+	s.contracts(site, mount)
 	if site.SlurmURL != "" {
 		h, err := slurm.New(s.world, site.Name, slurm.Options{Generation: slurmGeneration(site.Index), Key: []byte(s.secrets.slurm), Clock: s.Clock})
 		if err != nil {
@@ -58,6 +61,25 @@ func (s *simulator) siteFaces(mux *http.ServeMux, site *Site, tokens *keystone.K
 		mount("slurm", http.StripPrefix(prefix("slurm"), h))
 	}
 	return nil
+}
+
+// longestPassword is what the simulated BMCs take.
+const longestPassword = 20
+
+// contracts mounts what speaks muster's own contracts.
+func (s *simulator) contracts(site *Site, mount func(string, http.Handler)) {
+	below := func(face string, h http.Handler) { mount(face, http.StripPrefix("/"+site.Name+"/"+face, h)) }
+	if site.DHCP != "" {
+		below(contract.FaceDHCP, contract.DHCP(s.world, site.Name, contract.Options{Token: s.secrets.dhcp}))
+	}
+	if site.Credentials != "" {
+		below(contract.FaceCredentials, contract.Credentials(s.world, site.Name, contract.Options{
+			Token: s.secrets.credentials, User: bmcUser, Password: s.secrets.bmc, Mint: func() string { return rand.Text()[:longestPassword] },
+		}))
+	}
+	if site.Topology != "" {
+		below(contract.FaceTopology, contract.Topology(s.world, site.Name, contract.Options{Token: s.secrets.topology}))
+	}
 }
 
 // bmcServer answers as every BMC.

@@ -55,6 +55,7 @@ type simulator struct {
 // secrets are what the faces know their users by.
 type secrets struct {
 	password, slurm, netbox, bmc, control string
+	dhcp, credentials, topology           string
 }
 
 // Run runs the fleet of a directory until ctx ends. One process at a time has a
@@ -101,6 +102,7 @@ func (s *simulator) readSecrets() error {
 	}{
 		"password": {&s.secrets.password, rand.Text}, "netbox-token": {&s.secrets.netbox, netboxToken},
 		"slurm-key": {&s.secrets.slurm, rand.Text}, "bmc-password": {&s.secrets.bmc, rand.Text},
+		"dhcp-token": {&s.secrets.dhcp, rand.Text}, "credentials-token": {&s.secrets.credentials, rand.Text}, "topology-token": {&s.secrets.topology, rand.Text},
 	} {
 		text, err := secret(filepath.Join(dir, name), one.make)
 		if err != nil {
@@ -111,9 +113,13 @@ func (s *simulator) readSecrets() error {
 	s.secrets.control = "sim_" + rand.Text()
 	s.said.Secrets = Secrets{
 		Password: filepath.Join(dir, "password"), NetBox: filepath.Join(dir, "netbox-token"),
-		Slurm: filepath.Join(dir, "slurm-token"), BMC: filepath.Join(dir, "bmc"),
+		Slurm: filepath.Join(dir, "slurm-token"), BMC: filepath.Join(dir, "bmc"), Factory: filepath.Join(dir, "bmc-factory"),
+		DHCP: filepath.Join(dir, "dhcp-token"), Credentials: filepath.Join(dir, "credentials-token"), Topology: filepath.Join(dir, "topology-token"),
 	}
 	err := writeFile(s.said.Secrets.BMC, bmcUser+":"+s.secrets.bmc+"\n")
+	if err == nil {
+		err = writeFile(s.said.Secrets.Factory, bmcUser+":"+world.FactoryPassword+"\n")
+	}
 	if err == nil {
 		err = writeFile(s.said.Secrets.Slurm, slurm.Token([]byte(s.secrets.slurm), "root", s.Clock(), tokenLife)+"\n")
 	}

@@ -47,7 +47,7 @@ func Machines() []Machine {
 			b.NotReady = s.Now.Add(or(f.For, defaultNotReady))
 		})},
 		{"bmc-deaf", "the BMC accepts resets, and nothing happens", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Deaf = true })},
-		{"bmc-well", "the BMC is as it should be", bmc(func(s *world.State, b *world.BMC, _ *Fault) { *b = world.BMC{Reset: s.Now} })},
+		{"bmc-well", "the BMC is as it should be", bmc(func(s *world.State, b *world.BMC, _ *Fault) { *b = world.BMC{Reset: s.Now, Own: b.Own} })},
 		{"health", "--part of the machine is --state: OK, Warning or Critical", health},
 		{"power-off", "somebody presses the button", func(s *world.State, m *world.Machine, _ *Fault) error {
 			s.Switch(m, "power button", false)

@@ -43,7 +43,7 @@ func TestAccounts(t *testing.T) {
 	if status := change(accountsPath+"/1", "rotated-now", basic("admin", "simulator-0")); status != http.StatusOK {
 		t.Errorf("the fleet's password answers %d", status)
 	}
-	if f.machine(tray).BMC.Password != "rotated-now" {
+	if f.machine(tray).BMC.Own != "rotated-now" {
 		t.Error("the world does not have it")
 	}
 	if g := f.ask(http.MethodGet, tray, systemPath, nil); g.status != http.StatusUnauthorized {

@@ -142,7 +142,7 @@ func (v *view) changeAccount(a account, body object) *answer {
 	}
 	if a.id == v.fleet().id {
 		if err := v.do("change account", func(s *world.State, m *world.Machine) error {
-			m.BMC.Password = a.password // its name and role are the fleet's
+			m.BMC.Own, m.BMC.Password = a.password, "" // its name and role are the fleet's
 			s.Machines.Put(m.Key(), m)
 			return nil
 		}); err != nil {

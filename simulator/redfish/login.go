@@ -57,8 +57,11 @@ func (f *Face) memoryOf(key string) *memory {
 // fleet is the account that the fleet is run by.
 func (v *view) fleet() account {
 	a := account{id: "1", user: v.f.options.User, password: v.f.options.Password, role: "Administrator"}
-	if v.m.BMC.Password != "" {
+	switch {
+	case v.m.BMC.Password != "":
 		a.password = v.m.BMC.Password
+	case v.m.BMC.Own != "":
+		a.password = v.m.BMC.Own
 	}
 	return a
 }

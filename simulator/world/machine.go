@@ -63,12 +63,21 @@ type BMC struct {
 	Hangs    bool      `json:"hangs,omitempty"`     // accepts and never answers
 	NotReady time.Time `json:"not_ready,omitzero"`  // until then it answers 503
 	Full     bool      `json:"full,omitempty"`      // others hold all its sessions
-	Password string    `json:"password,omitempty"`  // "" the fleet's
+	Own      string    `json:"own,omitempty"`       // its account's password; "" the fleet's
+	Password string    `json:"password,omitempty"`  // what somebody changed it to whom nobody knows; "" nobody did
 	Slow     int       `json:"slow_ms,omitempty"`   // milliseconds before each answer
 	Sessions int       `json:"sessions,omitempty"`  // the most at a time, 0 default
 	Deaf     bool      `json:"deaf,omitempty"`      // accepts resets, and nothing happens
 	BadImage bool      `json:"bad_image,omitempty"` // the next update fails
 	Reset    time.Time `json:"reset,omitzero"`      // when it last began
+}
+
+// secret is the password that lets in; "" the fleet's.
+func (b *BMC) secret() string {
+	if b.Password != "" {
+		return b.Password
+	}
+	return b.Own
 }
 
 // PowerDelay is how long a machine takes to switch on or off.

@@ -34,6 +34,7 @@ const (
 	KindCustomField  = "custom-fields"
 	KindIP           = "ip-addresses"
 	KindDevice       = "devices"
+	KindInterface    = "interfaces" // of a machine they are what NICs says; others may be held
 
 	kindSequence = "sequences" // of a kind's ids: Name is the kind, ID the last one
 )

@@ -2,7 +2,6 @@ package world
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 )
 
@@ -25,7 +24,7 @@ func (s *State) named(kind, name, slug string, fields map[string]any) *Object {
 }
 
 // seedDevice makes the machine a device of NetBox, with all that it refers to.
-func (s *State) seedDevice(r *rand.Rand, site *Site, m *Machine, use Use) {
+func (s *State) seedDevice(site *Site, m *Machine, use Use) {
 	s.seedCustomFields()
 	at := s.named(KindSite, strings.ToUpper(site.Name), site.Name, map[string]any{"status": "active", "time_zone": "Europe/Berlin"})
 	hall := s.named(KindLocation, "Hall 1 of "+at.Name, site.Name+"-hall-1", map[string]any{"site": at.ID, "status": "active"})
@@ -37,7 +36,7 @@ func (s *State) seedDevice(r *rand.Rand, site *Site, m *Machine, use Use) {
 		Fields: map[string]any{
 			"site": at.ID, "location": hall.ID, "rack": rack.ID, "position": float64(m.Position), "face": "front",
 			"role": s.named(KindRole, m.Class, m.Class, map[string]any{"color": "2196f3"}).ID, "device_type": model.ID,
-			"tenant": s.named(KindTenant, "Fleet", "fleet", nil).ID, "status": deviceStatus(r, use), "serial": m.Serial,
+			"tenant": s.named(KindTenant, "Fleet", "fleet", nil).ID, "status": deviceStatus(use), "serial": m.Serial,
 		},
 	}
 	if m.Class == ClassCompute {
@@ -60,9 +59,9 @@ func (s *State) seedDevice(r *rand.Rand, site *Site, m *Machine, use Use) {
 	m.NetBox = o.Key()
 }
 
-func deviceStatus(r *rand.Rand, use Use) string {
+func deviceStatus(use Use) string {
 	if use == UseNew {
-		return []string{"planned", "staged"}[r.IntN(2)]
+		return "staged"
 	}
 	return "active"
 }

@@ -122,7 +122,7 @@ func (s *State) reach(n *Node) string {
 	case m.BMC.NotReady.After(s.Now):
 		return fmt.Sprintf("Redfish connection failed for node %s: HTTP GET %s/redfish/v1/ returned code 503.", n.UUID, address)
 	}
-	if password, _ := n.DriverInfo["redfish_password"].(string); m.BMC.Password != "" && password != m.BMC.Password {
+	if password, _ := n.DriverInfo["redfish_password"].(string); m.BMC.secret() != "" && password != m.BMC.secret() {
 		return fmt.Sprintf("Redfish exception occurred. Error: HTTP GET %s/redfish/v1/Systems returned code 401. Unauthorized", address)
 	}
 	return ""

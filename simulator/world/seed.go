@@ -39,7 +39,7 @@ func newSite(i int) *Site {
 	case 1:
 		site.Placement = true
 	case 2:
-		site.TraitBased, site.Trait, site.Slurm = false, "", false
+		site.TraitBased, site.Trait, site.Slurm, site.CredentialStore = false, "", false, true
 	case 3:
 		site.Mode, site.FastTrack = "metal_delegated", false
 	case 0:
@@ -99,9 +99,10 @@ func (s *State) seedMachine(seed uint64, site *Site, m *Machine) {
 	of := func(aspect string) *rand.Rand { return stream(seed, m.Name, aspect) }
 	s.seedHardware(of("hardware"), m)
 	use := s.seedUse(of("use"), site, m)
+	s.seedAccount(site, m, use)
 	s.seedNode(of("node"), site, m, use)
 	s.seedSlurm(of("slurm"), site, m, use)
-	s.seedDevice(of("device"), site, m, use)
+	s.seedDevice(site, m, use)
 	s.Machines.Put(m.Key(), m)
 }
 
@@ -118,13 +119,16 @@ const (
 	UseRepair    Use = "repair"    // in Ironic's maintenance
 	UseFailed    Use = "failed"    // its cleaning failed
 	UseEnrolling Use = "enrolling" // known to Ironic, not yet provided
-	UseNew       Use = "new"       // racked, known to NetBox alone
+	UseNew       Use = "new"       // racked, known to NetBox alone: not yet enrolled
 )
 
 // seedUse decides what a compute tray is for.
 func (s *State) seedUse(r *rand.Rand, site *Site, m *Machine) Use {
 	if m.Class != ClassCompute || site.InventoryOnly {
 		return UseNone
+	}
+	if m.Rack == site.Name+"-r01" && m.Position == powerShelves+computeTrays {
+		return UseNew // each site has one at least
 	}
 	dice := r.IntN(100)
 	for _, share := range []struct {

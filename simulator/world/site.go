@@ -7,17 +7,21 @@ import (
 
 // Site is one simulated data centre.
 type Site struct {
-	Name          string   `json:"name"`
-	Index         int      `json:"index"` // from 1
-	Mode          string   `json:"mode"`  // muster's engagement mode
-	TraitBased    bool     `json:"trait_based"`
-	Trait         string   `json:"trait"` // that hands a node to customers
-	Placement     bool     `json:"placement"`
-	Slurm         bool     `json:"slurm"`
-	InventoryOnly bool     `json:"inventory_only"` // no Ironic, no BMC access
-	FastTrack     bool     `json:"fast_track"`     // its Ironic leaves clean nodes running on their ramdisk, so that their BMCs tell all
-	Lessees       Lessees  `json:"lessees"`
-	Customers     []string `json:"customers"` // projects
+	Name          string `json:"name"`
+	Index         int    `json:"index"` // from 1
+	Mode          string `json:"mode"`  // muster's engagement mode
+	TraitBased    bool   `json:"trait_based"`
+	Trait         string `json:"trait"` // that hands a node to customers
+	Placement     bool   `json:"placement"`
+	Slurm         bool   `json:"slurm"`
+	InventoryOnly bool   `json:"inventory_only"` // no Ironic, no BMC access
+	// CredentialStore says that the site keeps each device's credential for its BMC
+	// in a service: it has one.
+	CredentialStore bool `json:"credential_store,omitempty"`
+
+	FastTrack bool     `json:"fast_track"` // its Ironic leaves clean nodes running on their ramdisk, so that their BMCs tell all
+	Lessees   Lessees  `json:"lessees"`
+	Customers []string `json:"customers"` // projects
 }
 
 // Lessees are the projects of our own leases.

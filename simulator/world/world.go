@@ -49,6 +49,10 @@ type tables struct {
 
 	Objects *Table[Object] // of NetBox, KIND/ID
 
+	Reservations *Table[Reservation] // of DHCP, SITE/DEVICE
+	Accounts     *Table[BMCAccount]  // of the credentials service, SITE/DEVICE
+	Intents      *Table[Intent]      // of the topology service, SITE/NAME
+
 	clock *Table[clock]
 	lives *Table[life] // by site
 }
@@ -106,6 +110,9 @@ func Open(o Options) (*World, error) {
 		Nodes: newTable(w, "nodes", nodeKind()), Providers: newTable(w, "providers", providerKind()), Servers: newTable(w, "servers", serverKind()),
 		SlurmNodes: newTable(w, "slurm_nodes", slurmNodeKind()), SlurmJobs: newTable(w, "slurm_jobs", slurmJobKind()),
 		SlurmClusters: newTable(w, "slurm_clusters", slurmClusterKind()),
+		Reservations:  newTable(w, "reservations", kind[Reservation]{clone: copied[Reservation]}),
+		Accounts:      newTable(w, "bmc_accounts", kind[BMCAccount]{clone: copied[BMCAccount]}),
+		Intents:       newTable(w, "intents", kind[Intent]{clone: copied[Intent]}),
 		Objects:       newTable(w, "objects", objectKind()), clock: newTable(w, "clock", clockKind()), lives: newTable(w, "lives", lifeKind(o.Lives)),
 	}
 	if o.Dir == "" {
