@@ -186,7 +186,7 @@ func (v *view) dynamic(path string) *resource {
 
 // find gives the resource at a path, or nil.
 func (v *view) find(path string) *resource {
-	if v.lenient() && (strings.HasPrefix(path, root+"/SessionService") || strings.HasPrefix(path, root+"/AccountService")) {
+	if v.lenient() && strings.HasPrefix(path, root+"/SessionService") {
 		return nil
 	}
 	if res := v.model().resources[path]; res != nil {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/simulator/world"
@@ -18,10 +19,10 @@ var (
 // managerRestart is how long a BMC that restarts is not ready.
 const managerRestart = 20 * time.Second
 
-// actionInfo is the resource that says what a reset takes.
-func actionInfo(owner string, values []string) *resource {
+// actionInfo is the resource that says what a reset of a name takes.
+func actionInfo(owner, name string, values []string) *resource {
 	return fixed(object{
-		"@odata.id": owner + "/ResetActionInfo", "@odata.type": "#ActionInfo.v1_4_0.ActionInfo", "Id": "ResetActionInfo", "Name": "Reset Action Info",
+		"@odata.id": owner + "/" + name + "ActionInfo", "@odata.type": "#ActionInfo.v1_4_0.ActionInfo", "Id": name + "ActionInfo", "Name": name + " Action Info",
 		"Parameters": []any{object{"Name": "ResetType", "DataType": "String", "Required": true, "AllowableValues": anys(values)}},
 	})
 }
@@ -41,14 +42,15 @@ func (v *view) resetAction(name, owner string, values []string) object {
 	if v.lenient() {
 		a["ResetType@Redfish.AllowableValues"] = anys(values)
 	} else {
-		a["@Redfish.ActionInfo"] = owner + "/ResetActionInfo"
+		_, action, _ := strings.Cut(name, ".")
+		a["@Redfish.ActionInfo"] = owner + "/" + action + "ActionInfo"
 	}
-	return object{"#" + name: a}
+	return a
 }
 
 // addReset gives a resource an action that resets the machine.
 func addReset(md *model, owner, name string, values []string) {
-	md.resources[owner+"/ResetActionInfo"] = actionInfo(owner, values)
+	md.resources[owner+"/ResetActionInfo"] = actionInfo(owner, "Reset", values)
 	md.actions[owner+"/Actions/"+name] = &action{owner: owner, name: name, run: func(v *view, body object) *answer {
 		kind, refused := v.resetType(name, body, values)
 		if refused != nil {
@@ -150,10 +152,35 @@ func (v *view) resetManager(body object) *answer {
 	}); err != nil {
 		return failed(err)
 	}
-	v.bmc.mu.Lock()
-	v.bmc.sessions = nil
-	v.bmc.mu.Unlock()
+	v.bmc.forget(false)
 	return &answer{status: http.StatusNoContent}
+}
+
+// resetToDefaults sets the BMC to what it came with, and restarts it.
+func (v *view) resetToDefaults(body object) *answer {
+	kind, refused := v.resetType("Manager.ResetToDefaults", body, managerDefaults)
+	if refused != nil {
+		return refused
+	}
+	if err := v.do("reset BMC to defaults "+kind, func(s *world.State, m *world.Machine) error {
+		s.ResetBMC(m)
+		s.EditBMC(m, func(b *world.BMC) { b.Reset, b.NotReady = s.Now, s.Now.Add(managerRestart) })
+		return nil
+	}); err != nil {
+		return failed(err)
+	}
+	v.bmc.forget(true)
+	return &answer{status: http.StatusNoContent}
+}
+
+// forget ends all sessions, and removes the accounts that somebody made.
+func (b *memory) forget(accounts bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sessions = nil
+	if accounts {
+		clear(b.accounts)
+	}
 }
 
 var (

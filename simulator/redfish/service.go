@@ -161,8 +161,9 @@ func (v *view) serviceRoot(product string, services []string) object {
 	for _, name := range services {
 		o[name] = link(root + "/" + name)
 	}
+	o["AccountService"] = link(root + "/AccountService")
 	if !v.lenient() {
-		o["SessionService"], o["AccountService"] = link(root+"/SessionService"), link(root+"/AccountService")
+		o["SessionService"] = link(root + "/SessionService")
 		o["Links"] = object{"Sessions": link(sessionsPath), "ManagerProvidingService": link(managerPath)}
 	}
 	return o
@@ -188,10 +189,15 @@ func addManager(md *model) {
 		}
 	}}
 	md.actions[managerPath+"/Actions/Manager.Reset"] = &action{owner: managerPath, name: "Manager.Reset", run: (*view).resetManager}
-	md.resources[managerPath+"/ResetActionInfo"] = actionInfo(managerPath, managerResets)
+	md.resources[managerPath+"/ResetActionInfo"] = actionInfo(managerPath, "Reset", managerResets)
+	md.actions[managerPath+"/Actions/Manager.ResetToDefaults"] = &action{owner: managerPath, name: "Manager.ResetToDefaults", run: (*view).resetToDefaults}
+	md.resources[managerPath+"/ResetToDefaultsActionInfo"] = actionInfo(managerPath, "ResetToDefaults", managerDefaults)
 }
 
-var managerResets = []string{"GracefulRestart", "ForceRestart"}
+var (
+	managerResets   = []string{"GracefulRestart", "ForceRestart"}
+	managerDefaults = []string{"ResetAll"}
+)
 
 func (v *view) manager() object {
 	return object{
@@ -200,7 +206,9 @@ func (v *view) manager() object {
 		"LastResetTime": instant(v.m.BMC.Reset), "PowerState": "On", "ServiceEntryPointUUID": v.m.UUID, "UUID": v.m.UUID,
 		"Status": object{"State": "Enabled", "Health": "OK"}, "NetworkProtocol": link(managerPath + "/NetworkProtocol"),
 		"EthernetInterfaces": link(managerPath + "/EthernetInterfaces"),
-		"Actions":            v.resetAction("Manager.Reset", managerPath, managerResets),
+		"Actions": object{
+			"#Manager.Reset": v.resetAction("Manager.Reset", managerPath, managerResets), "#Manager.ResetToDefaults": v.resetAction("Manager.ResetToDefaults", managerPath, managerDefaults),
+		},
 	}
 }
 

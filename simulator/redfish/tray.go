@@ -72,7 +72,7 @@ func (v *view) hostSystem() object {
 		"Manufacturer": v.m.Vendor, "Model": v.m.Model, "SerialNumber": v.m.Serial, "UUID": v.m.UUID, "AssetTag": v.m.AssetTag, "IndicatorLED": v.led(),
 		"PowerState": v.power(), "PowerRestorePolicy": "LastState", "LastResetTime": instant(v.m.LastReset), "Boot": v.boot(),
 		"BootProgress": object{"LastState": started, "LastStateTime": state}, "Status": object{"State": "Enabled", "Health": v.worst("processors", "memory", "storage")},
-		"Actions": v.resetAction("ComputerSystem.Reset", systemPath, systemResets),
+		"Actions": object{"#ComputerSystem.Reset": v.resetAction("ComputerSystem.Reset", systemPath, systemResets)},
 		"Links":   object{"Chassis": links(chassisPath + "/Chassis_0"), "ManagedBy": links(managerPath)},
 	}
 	if state == "None" {
@@ -103,7 +103,7 @@ func (b builder) mainChassis(id, kind string, resets []string, more func(v *view
 		o["SerialNumber"], o["AssetTag"], o["IndicatorLED"] = v.m.Serial, v.m.AssetTag, v.led()
 		o["Status"] = object{"State": "Enabled", "Health": v.health("chassis_health"), "HealthRollup": v.worst()}
 		o["ThermalSubsystem"], o["PowerSubsystem"] = link(path+"/ThermalSubsystem"), link(path+"/PowerSubsystem")
-		o["Actions"] = v.resetAction("Chassis.Reset", path, resets)
+		o["Actions"] = object{"#Chassis.Reset": v.resetAction("Chassis.Reset", path, resets)}
 		more(v, o)
 	}).change = func(v *view, body object) *answer { return v.changeChassis(path, body) }
 	addReset(b.model, path, "Chassis.Reset", resets)

@@ -31,35 +31,51 @@ var (
 const logoutTimeout = 5 * time.Second
 
 // acting opens one BMC for an act. Its login is known to be usable.
-func (c *Client) acting(op string, target Target) (*bmc, *sources.Error) {
-	b := c.bmc(target, c.logins().of(target.Name))
-	if b.anonymous {
+func (c *Client) acting(ctx context.Context, op string, target Target) (*bmc, *sources.Error) {
+	return c.actingAs(op, target, c.logins().of(ctx, target.Name))
+}
+
+func (c *Client) actingAs(op string, target Target, l login) (*bmc, *sources.Error) {
+	b := c.bmc(target, l)
+	switch {
+	case !b.anonymous:
+		return b, nil
+	case l.err != nil:
 		b.close()
-		return nil, &sources.Error{Kind: sources.KindForbidden, Op: op, Message: b.why.Error(), Err: b.why}
+		return nil, unusable(op, l)
 	}
-	return b, nil
+	b.close()
+	return nil, &sources.Error{Kind: sources.KindForbidden, Op: op, Message: b.why.Error(), Err: b.why}
 }
 
 // Login shows that a BMC takes the credential: what only its accounts may read is
 // read, then a session is opened and ended. Nothing else is done.
 func (c *Client) Login(ctx context.Context, target Target) error {
 	op := "log in to the BMC of " + target.Name
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return fault
 	}
 	defer b.close()
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-	defer cancel()
-	if err := b.root(ctx); err != nil {
+	if err := b.lets(ctx); err != nil {
 		return c.failure(op, nil, err)
 	}
+	return nil
+}
+
+// lets shows that the BMC takes the login.
+func (b *bmc) lets(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.client.config.Timeout)
+	defer cancel()
+	if err := b.root(ctx); err != nil {
+		return err
+	}
 	if _, err := b.listed(ctx, b.service("Systems")); err != nil {
-		return c.failure(op, nil, err)
+		return err
 	}
 	_, end, err := b.session(ctx)
 	if err != nil {
-		return c.failure(op, nil, err)
+		return err
 	}
 	end()
 	return nil
@@ -75,7 +91,7 @@ type Power struct {
 // Power reads a machine's power, or a shelf's, now.
 func (c *Client) Power(ctx context.Context, target Target) (Power, error) {
 	op := "read the power of " + target.Name
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return Power{}, fault
 	}
@@ -182,7 +198,7 @@ func (b *bmc) session(ctx context.Context) (api *gofish.APIClient, end func(), e
 		}
 	}
 	if ClassOf(asRefused(err)) == ClassCredential {
-		b.client.refusals.refused(b.target.Address, b.login)
+		b.refusedLogin()
 		return nil, nil, asRefused(err)
 	}
 	config.BasicAuth = true

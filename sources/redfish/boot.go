@@ -25,7 +25,7 @@ type Boot struct {
 // ErrUnknownOutcome.
 func (c *Client) BootOverride(ctx context.Context, target Target, boot Boot) error {
 	op := "set the boot override of " + target.Name
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return fault
 	}

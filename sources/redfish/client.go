@@ -24,7 +24,9 @@ type Target struct {
 }
 
 // Credential names the secret for the BMCs whose device's name fits Match, a
-// pattern with * and ?. The secret's text is user:password.
+// pattern with * and ?. The secret's text is user:password. Of RefStore it is the
+// device's own, as Config.Store gives it; a device without one has the next
+// credential that fits: that which its BMC came with.
 type Credential struct {
 	Match string
 	Ref   string
@@ -42,11 +44,12 @@ type TLS struct {
 // Config says which BMCs there are and how they are reached. Zero values take
 // the defaults.
 type Config struct {
-	Targets     func(ctx context.Context) ([]Target, error) // required
-	Secret      func(ref string) (string, error)            // required: resolves a Credential's Ref
-	Credentials []Credential                                // the first whose Match fits
-	Port        int                                         // default 443
-	Networks    []string                                    // CIDRs; an address outside all of them is not dialled
+	Targets     func(ctx context.Context) ([]Target, error)               // required
+	Secret      func(ref string) (string, error)                          // required: resolves a Credential's Ref
+	Store       func(ctx context.Context, device string) (Account, error) // what RefStore means; sources.ErrGone: the device has none there
+	Credentials []Credential                                              // the first whose Match fits
+	Port        int                                                       // default 443
+	Networks    []string                                                  // CIDRs; an address outside all of them is not dialled
 	TLS         TLS
 
 	Timeout        time.Duration // of one BMC in a round, default 60 s
@@ -83,6 +86,7 @@ type Client struct {
 	log      hclog.Logger
 	refusals refusals
 	firmware versions
+	own      ownLogins
 
 	bootSettle time.Duration // for a BMC to show what it was told
 
@@ -117,6 +121,9 @@ func New(c Config, clock sources.Clock, log hclog.Logger) (*Client, error) {
 	for _, credential := range c.Credentials {
 		if credential.Match == "" || credential.Ref == "" {
 			return nil, errors.New(op + ": a credential needs a match and a ref")
+		}
+		if credential.Ref == RefStore && c.Store == nil {
+			return nil, errors.New(op + ": a credential is in the store, and the site has no credentials service (sources.credentials)")
 		}
 	}
 	var err error

@@ -89,7 +89,7 @@ func sessionItem(t *testing.T, p *peer) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, _ = p.client(t).Reset(ctx, p.target, Reset{Types: []string{"ForceOff"}, Want: PowerOff})
-	b, fault := p.client(t).acting("count sessions", p.target)
+	b, fault := p.client(t).acting(t.Context(), "count sessions", p.target)
 	if fault != nil {
 		t.Fatal(fault)
 	}
@@ -136,7 +136,7 @@ const inventoryPath = "/redfish/v1/UpdateService/FirmwareInventory/"
 func updateItem(t *testing.T, p *peer) {
 	c := p.client(t)
 	if slices.Contains(p.can, "instant updates") {
-		b, fault := c.acting("find the machine", p.target)
+		b, fault := c.acting(t.Context(), "find the machine", p.target)
 		if fault != nil {
 			t.Fatal(fault)
 		}

@@ -79,6 +79,10 @@ var items = []struct {
 	{"a restart is seen by its marker", markerItem},
 	{"a reset that is not declared is not sent", undeclaredItem},
 	{"a wrong login is not tried a fourth time", loginItem},
+	{"a login is shown, and opens nothing that stays", showLoginItem},
+	{"a password is set, read back, and set again", passwordItem},
+	{"what a BMC does not take as a password is refused and not told", refusedPasswordItem},
+	{"a BMC goes back to what it came with", factoryItem},
 	{"no session stays open", sessionItem},
 	{"a boot override is read back", bootItem},
 	{"an update is followed to its version", updateItem},
@@ -120,7 +124,21 @@ func TestConformanceOfTheSimulator(t *testing.T) {
 		name: "the simulator", login: "admin:simulator-0", sim: sim, target: of("sim1-r01-c01"),
 		more:   []Target{of("sim1-r01-c02"), of("sim1-r01-c03"), of("sim1-r01-n01"), of("sim1-r01-p01")},
 		config: Config{Port: sim.port, Networks: []string{"127.0.0.0/8"}, TLS: TLS{CAFile: sim.ca}},
-		can:    []string{"markers", "once", "baseboard", "sessions", "tasks", "push", "classes", "faults"},
+		can:    []string{"markers", "once", "baseboard", "sessions", "tasks", "push", "classes", "faults", "accounts", "defaults"},
+	})
+}
+
+// Lenient BMCs have no sessions and no ETags, and say of a reset inline what it
+// takes.
+func TestConformanceOfTheLenientSimulator(t *testing.T) {
+	t.Parallel()
+	sim := simulate(t, face.Options{Lenient: true})
+	sim.edit(t, "sim1-r01-c01", func(m *world.Machine) { m.Node = "" })
+	runSuite(t, &peer{
+		name: "the lenient simulator", login: "admin:simulator-0", sim: sim,
+		target: Target{Address: sim.machine("sim1/sim1-r01-c01").Address, Name: "sim1-r01-c01", Class: facts.DeviceClassGpuCompute},
+		config: Config{Port: sim.port, Networks: []string{"127.0.0.0/8"}, TLS: TLS{CAFile: sim.ca}},
+		can:    []string{"markers", "once", "baseboard", "accounts", "defaults"}, // its updates have no tasks
 	})
 }
 
@@ -168,7 +186,7 @@ type simulated struct {
 	ca    string
 }
 
-func simulate(t *testing.T) *simulated {
+func simulate(t *testing.T, how ...face.Options) *simulated {
 	t.Helper()
 	began := time.Now()
 	fast := func() time.Time { return began.Add(20 * time.Since(began)) } // what takes seconds there takes a moment here
@@ -189,7 +207,7 @@ func simulate(t *testing.T) *simulated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: face.New(w, face.Options{}), TLSConfig: authority.TLS(), ErrorLog: hclog.NewNullLogger().StandardLogger(nil)}
+	server := &http.Server{Handler: face.New(w, append(how, face.Options{})[0]), TLSConfig: authority.TLS(), ErrorLog: hclog.NewNullLogger().StandardLogger(nil)}
 	var running sync.WaitGroup
 	running.Add(1)
 	go func() { defer running.Done(); _ = server.ServeTLS(listener, "", "") }()

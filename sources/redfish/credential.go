@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ type login struct {
 	err            error             // why there is none
 }
 
+func newLogin(user, password string) login {
+	return login{user: user, password: password, hash: sha256.Sum256([]byte(user + ":" + password))}
+}
+
 func (l login) usable() bool { return l.err == nil && l.user != "" }
 
 // logins resolves every credential once, when first wanted: a file is read
@@ -34,13 +39,30 @@ type logins struct {
 func (c *Client) logins() *logins { return &logins{client: c, byRef: map[string]login{}} }
 
 // of gives the login for a BMC by the name of its device.
-func (l *logins) of(name string) login {
+func (l *logins) of(ctx context.Context, name string) login {
 	for _, credential := range l.client.config.Credentials {
-		if fits(credential.Match, name) {
+		if !fits(credential.Match, name) {
+			continue
+		}
+		if credential.Ref != RefStore {
 			return l.resolve(credential.Ref)
+		}
+		if own, has := l.client.ownLogin(ctx, name); has {
+			return own
 		}
 	}
 	return login{err: fmt.Errorf("no credential of the site's bmc.credentials fits the device %q", name)}
+}
+
+// factory gives the login of a BMC that nobody has set up: the first that is not
+// in the store.
+func (l *logins) factory(name string) login {
+	for _, credential := range l.client.config.Credentials {
+		if credential.Ref != RefStore && fits(credential.Match, name) {
+			return l.resolve(credential.Ref)
+		}
+	}
+	return login{err: fmt.Errorf("no credential of the site's bmc.credentials beside the store fits the device %q: name there what its BMC comes with", name)}
 }
 
 func (l *logins) resolve(ref string) login {
@@ -58,7 +80,7 @@ func (l *logins) resolve(ref string) login {
 	case !ok || user == "" || password == "":
 		found.err = fmt.Errorf("the secret %s is not user:password", ref)
 	default:
-		found = login{user: user, password: password, hash: sha256.Sum256([]byte(text))}
+		found = newLogin(user, password)
 	}
 	if found.err != nil {
 		l.client.log.Warn("a credential for BMCs cannot be used", "ref", ref, "error", found.err)

@@ -93,7 +93,7 @@ func TestARefusalNowAndThenIsNoRefusal(t *testing.T) {
 	m := newMachine(t, object(t, tray))
 	c, target := m.client(t, facts.DeviceClassGpuCompute)
 	path := "GET /redfish/v1/Systems$"
-	b := c.bmc(target, c.logins().of("c01"))
+	b := c.bmc(target, c.logins().of(t.Context(), "c01"))
 	defer b.close()
 	denied := 0
 	for i, status := range []int{200, 401, 200, 401, 401, 401} {
@@ -163,10 +163,10 @@ func TestCredentialsAreChosenByTheDevicesName(t *testing.T) {
 		}
 	}
 	c := &Client{config: Config{Credentials: []Credential{{"a*", "env:A"}, {"*", "env:B"}}, Secret: func(ref string) (string, error) { return ref + "x:p:q", nil }}}
-	if l := c.logins().of("abc"); l.user != "env" || l.password != "Ax:p:q" {
+	if l := c.logins().of(t.Context(), "abc"); l.user != "env" || l.password != "Ax:p:q" {
 		t.Errorf("%+v", l)
 	}
-	if l := c.logins().of("xyz"); l.password != "Bx:p:q" {
+	if l := c.logins().of(t.Context(), "xyz"); l.password != "Bx:p:q" {
 		t.Errorf("%+v", l)
 	}
 }

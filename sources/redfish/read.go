@@ -118,11 +118,18 @@ func (b *bmc) learn(path string, refused *Refused) {
 		b.client.refusals.accepted(b.target.Address)
 	case refused == nil || refused.Class != ClassCredential:
 	case refused.Status == http.StatusUnauthorized || !b.accepted: // a resource of its own may be forbidden
-		last := b.client.refusals.refused(b.target.Address, b.login)
+		last := b.refusedLogin()
 		if last || !b.accepted {
 			b.denied = refused
 		}
 	}
+}
+
+// refusedLogin counts a refusal of the login, and reports whether it was the last
+// that is risked. If the login came from the store, that may have another by now.
+func (b *bmc) refusedLogin() (last bool) {
+	b.client.dropOwn(b.target.Name)
+	return b.client.refusals.refused(b.target.Address, b.login)
 }
 
 // root reads the service root, and from it what the service can do.

@@ -49,7 +49,7 @@ func (c *Client) Reset(ctx context.Context, target Target, r Reset) (ResetResult
 	if r.Pause <= 0 {
 		r.Pause = 2 * time.Second
 	}
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return ResetResult{}, fault
 	}
@@ -131,17 +131,9 @@ func (b *bmc) choose(ctx context.Context, system document, wanted []string) (kin
 	if action.text("target") == "" {
 		return "", nil, fmt.Errorf("%w: it has no reset", ErrNotAllowed)
 	}
-	declared := action.texts("ResetType@Redfish.AllowableValues")
-	if info := action.text("@Redfish.ActionInfo"); len(declared) == 0 && info != "" {
-		a, err := b.get(ctx, info)
-		if err != nil {
-			return "", nil, err
-		}
-		for _, p := range a.doc.objects("Parameters") {
-			if p.text("Name") == "ResetType" {
-				declared = append(declared, p.texts("AllowableValues")...)
-			}
-		}
+	declared, err := b.declared(ctx, action)
+	if err != nil {
+		return "", nil, err
 	}
 	for _, one := range wanted {
 		if slices.Contains(declared, one) {
@@ -149,6 +141,26 @@ func (b *bmc) choose(ctx context.Context, system document, wanted []string) (kin
 		}
 	}
 	return "", nil, fmt.Errorf("%w: of the resets %s it declares none (it has %s)", ErrNotAllowed, strings.Join(wanted, ", "), strings.Join(declared, ", "))
+}
+
+// declared gives the ResetTypes that an action declares, inline or in its
+// information.
+func (b *bmc) declared(ctx context.Context, action document) ([]string, error) {
+	declared := action.texts("ResetType@Redfish.AllowableValues")
+	info := action.text("@Redfish.ActionInfo")
+	if len(declared) > 0 || info == "" {
+		return declared, nil
+	}
+	a, err := b.get(ctx, info)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range a.doc.objects("Parameters") {
+		if p.text("Name") == "ResetType" {
+			declared = append(declared, p.texts("AllowableValues")...)
+		}
+	}
+	return declared, nil
 }
 
 // send logs in, does one write and logs out. What fails before the write is

@@ -52,7 +52,7 @@ func (c *Client) List(ctx context.Context, yield func([]sources.Record) error) (
 			return sources.End{}, err
 		}
 	}
-	return sources.End{At: began, Complete: true, Records: len(targets), Dropped: dropped, Refused: r.blocked(targets)}, nil
+	return sources.End{At: began, Complete: true, Records: len(targets), Dropped: dropped, Refused: r.blocked(ctx, targets)}, nil
 }
 
 // distinct leaves out targets without an address and all but the first of those
@@ -90,6 +90,7 @@ type round struct {
 
 // newRound shuffles the targets, so that no BMC is always the last.
 func (c *Client) newRound(targets []Target) *round {
+	c.purgeOwn()
 	r := &round{client: c, logins: c.logins(), slow: map[string]struct{}{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +136,9 @@ func (r *refusals) keep(keys map[string]bool) {
 }
 
 // blocked lists the addresses at which the credential is not tried any more.
-func (r *round) blocked(targets []Target) (addresses []string) {
+func (r *round) blocked(ctx context.Context, targets []Target) (addresses []string) {
 	for _, t := range targets {
-		if l := r.logins.of(t.Name); l.usable() && r.client.refusals.blocked(t.Address, l) {
+		if l := r.logins.of(ctx, t.Name); l.usable() && r.client.refusals.blocked(t.Address, l) {
 			addresses = append(addresses, t.Address)
 		}
 	}

@@ -17,7 +17,7 @@ func (c *Client) poll(ctx context.Context, target Target, logins *logins) source
 	record := sources.Record{Ref: target.Address, At: c.clock()}
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	b := c.bmc(target, logins.of(target.Name))
+	b := c.bmc(target, logins.of(ctx, target.Name))
 	defer b.close()
 	s := &scan{bmc: b, f: &facts.BMC{Failures: facts.BMCFailures0}}
 	err := b.root(ctx)

@@ -78,7 +78,7 @@ func (c *Client) TaskProgress(ctx context.Context, target Target, task Task) (Pr
 	if task.Mode == ByVersion {
 		return Progress{Stage: StageGone, Percent: -1, At: c.clock()}, nil
 	}
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return Progress{}, fault
 	}
@@ -147,7 +147,7 @@ func (p *Progress) read(d document) {
 // Updates lists the tasks of a BMC that have not ended.
 func (c *Client) Updates(ctx context.Context, target Target) ([]Progress, error) {
 	op := "list the tasks of " + target.Name
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return nil, fault
 	}

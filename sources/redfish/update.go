@@ -36,7 +36,7 @@ type UpdateMethods struct {
 // where there is none.
 func (c *Client) UpdateMethods(ctx context.Context, target Target) (UpdateMethods, error) {
 	op := "ask how " + target.Name + " takes firmware"
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return UpdateMethods{}, fault
 	}
@@ -79,7 +79,7 @@ func (b *bmc) methods(ctx context.Context) (UpdateMethods, error) {
 // Firmware reads the versions of a BMC's inventory now, by part.
 func (c *Client) Firmware(ctx context.Context, target Target) (map[string]string, error) {
 	op := "read the firmware of " + target.Name
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return nil, fault
 	}
@@ -183,7 +183,7 @@ func (u Upload) form() (once, string, error) {
 
 func (c *Client) start(ctx context.Context, op string, target Target, limit time.Duration, pick func(UpdateMethods) (string, bool),
 	post func(*gofish.APIClient, string) (*http.Response, error)) (Task, error) {
-	b, fault := c.acting(op, target)
+	b, fault := c.acting(ctx, op, target)
 	if fault != nil {
 		return Task{}, fault
 	}
