@@ -104,7 +104,7 @@ func (c *change) fresh(o *world.Object, body map[string]any) (crash string) {
 	}
 	if c.k.name == world.KindIP && body["assigned_object_type"] == "dcim.interface" {
 		if id, ok := number(body["assigned_object_id"]); ok {
-			o.Fields["device"] = int(id) // a device's only interface has the device's id
+			o.Fields["device"] = int(id) // the BMC's interface has the device's id
 		}
 	}
 	return c.apply(o, body, true)

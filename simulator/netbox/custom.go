@@ -109,7 +109,7 @@ func (v *view) customForm(b []byte, m *member, o *world.Object) []byte {
 			wire.Quote(nil, fmt.Sprintf("%s/api/extras/custom-field-choice-sets/%d/", v.base, o.ID)), wire.Quote(nil, set), wire.Quote(nil, set))
 		return fmt.Appendf(b, `,"choices_count":%d}`, len(choicesOf(o)))
 	}
-	return append(b, "null"...)
+	return v.interfaceForm(b, m, o)
 }
 
 // customs gives the custom fields of devices by their names.

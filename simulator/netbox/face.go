@@ -140,6 +140,10 @@ func (x *exchange) collection(k *kind) {
 		x.detail(http.StatusForbidden, noPermission)
 		return
 	}
+	if k.fixed && !x.reads() {
+		x.notAllowed()
+		return
+	}
 	switch x.r.Method {
 	case http.MethodGet, http.MethodHead:
 		x.list(k)
@@ -158,6 +162,10 @@ func (x *exchange) single(k *kind, text string) {
 	x.w.Header().Set("Allow", "GET, PUT, PATCH, DELETE, HEAD, OPTIONS")
 	if !x.token.may(x.r.Method, k) {
 		x.detail(http.StatusForbidden, noPermission)
+		return
+	}
+	if k.fixed && !x.reads() {
+		x.notAllowed()
 		return
 	}
 	id, err := strconv.Atoi(text)

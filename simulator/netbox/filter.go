@@ -62,6 +62,8 @@ func (x *exchange) filter(s *world.State, k *kind, name string, values []string)
 		return x.byText(field, lookup, values), ""
 	case strings.HasPrefix(field, "cf_") && k.name == world.KindDevice:
 		return x.byCustom(s, strings.TrimPrefix(field, "cf_"), lookup, values), ""
+	case k.name == world.KindInterface && (name == "mgmt_only" || name == "cabled"):
+		return byInterface(name, values), ""
 	case k.name != world.KindDevice && !slices.Contains(k.filters, strings.TrimSuffix(field, "_id")):
 		return nil, ""
 	case name == "has_primary_ip" || name == "has_oob_ip":

@@ -148,6 +148,9 @@ func fillDevice(s *world.State, i int) {
 		}
 	}
 	s.AddObject(o)
+	if i == 1 {
+		fillInterfaces(s, o.ID)
+	}
 	for net, field := range []string{"primary_ip4", "oob_ip"} {
 		ip := s.AddObject(&world.Object{Kind: world.KindIP, Name: fmt.Sprintf("10.%d.0.%d/16", net, i+1), Fields: map[string]any{"device": o.ID, "dns_name": o.Name + ".example.invalid"}})
 		if place != []int{7, 5}[net] {
@@ -169,4 +172,17 @@ func customOf(i, place int) map[string]any {
 		custom["doc"], custom["blob"] = "https://example.invalid/x", map[string]any{"a": []any{float64(1), nil}}
 	}
 	return custom
+}
+
+// fillInterfaces makes what the recordings show of interfaces: two of the second
+// device, and four that are cabled.
+func fillInterfaces(s *world.State, device int) {
+	for n := range 4 {
+		s.AddObject(&world.Object{Kind: world.KindInterface, Name: fmt.Sprintf("eth%d", n), Fields: map[string]any{
+			"device": 1, "type": "400gbase-x-qsfpdd", "mac": fmt.Sprintf("02:E0:00:00:00:%02X", n), "peer_device": 1, "peer_port": "eth0",
+		}})
+	}
+	for _, name := range []string{"BMC", "eth0"} {
+		s.AddObject(&world.Object{Kind: world.KindInterface, Name: name, Fields: map[string]any{"device": device, "type": "1000base-t", "mac": "02:BC:00:00:00:01", "mgmt_only": name == "BMC"}})
+	}
 }

@@ -17,6 +17,7 @@ type kind struct {
 	full    []member
 	brief   []member // by which others refer to it
 	inputs  []input
+	fixed   bool     // only read: what machines are made of
 	filters []string // fields of it by whose value or reference it is found, see filter.go
 }
 
@@ -89,6 +90,13 @@ const (
 		validation_maximum validation_regex:text validation_schema@46 choice_set:choiceset status@47:active owner@45 comments@40:text created:created
 		last_updated:updated`
 
+	interfaceMembers = head + `device:ref vdcs:[] module name:name label:text type:iftype channels@47 channel_id@47 enabled:true parent bridge
+		bridge_interfaces@44:[] lag mtu mac_address:mac primary_mac_address@42:macobject mac_addresses@42:maclist speed duplex wwn mgmt_only:flag
+		description:text mode rf_role rf_channel poe_mode poe_type rf_channel_frequency rf_channel_width tx_power untagged_vlan tagged_vlans:[]
+		qinq_svlan@42 vlan_translation_policy@42 mark_connected:false cable:cable cable_end:cableend wireless_link link_peers:linkpeers
+		link_peers_type:peertype wireless_lans:[] vrf l2vpn_termination connected_endpoints:endpoints connected_endpoints_type:peertype
+		connected_endpoints_reachable:reachable owner@45` + stamps + `count_ipaddresses:1 count_fhrp_groups:0 _occupied:occupied`
+
 	counted   = briefly + " device_count@44:0 virtualmachine_count@44:0 _depth@44:0"
 	plainOf   = "name:text:100! slug:text:100! description:text:200 comments:text:10000"
 	siteOwned = "status:choice site:ref! tenant:ref? description:text:200 comments:text:10000"
@@ -110,6 +118,7 @@ var choiceLabels = map[string][][2]string{
 var references = map[string]string{
 	"device_type": world.KindDeviceType, "role": world.KindRole, "tenant": world.KindTenant, "platform": world.KindPlatform, "site": world.KindSite,
 	"location": world.KindLocation, "rack": world.KindRack, "manufacturer": world.KindManufacturer, "primary_ip4": world.KindIP, "oob_ip": world.KindIP,
+	"device": world.KindDevice,
 }
 
 // kindsOf gives what a generation serves.
@@ -127,12 +136,14 @@ func kindsOf(generation int) (map[string]*kind, error) {
 		{"dcim/device-types", world.KindDeviceType, "DeviceType", typeMembers,
 			headBrief + "manufacturer:ref model:name slug:slug description@40:text device_count@45:0", "manufacturer:ref! model:text:100! slug:text:100! u_height:number description:text:200", "manufacturer"},
 		{"tenancy/tenants", world.KindTenant, "Tenant", tenantMembers, briefly, plainOf, ""},
+		{"dcim/interfaces", world.KindInterface, "Interface", interfaceMembers,
+			headBrief + "device:ref name:name description@40:text cable:cable _occupied:occupied", "", "device"},
 		{"extras/tags", world.KindTag, "Tag", tagMembers, "id:id url:url display_url@42:web display:display name:name slug:slug color:text", "color:text:6 " + plainOf, ""},
 		{"extras/custom-fields", world.KindCustomField, "CustomField", customMembers, headBrief + "name:name description@40:text", "", ""},
 		{"ipam/ip-addresses", world.KindIP, "IPAddress", addressMembers,
 			headBrief + "family:familybrief address:name nat_inside@46 nat_outside@46:[] dns_name@46:text description@40:text", "address:text:50! dns_name:text:255 description:text:200 device:any", ""},
 	} {
-		made := &kind{path: k.path, name: k.name, model: k.model, filters: strings.Fields(k.filters)}
+		made := &kind{fixed: k.name == world.KindInterface, path: k.path, name: k.name, model: k.model, filters: strings.Fields(k.filters)}
 		var err error
 		if made.full, err = members(k.full, generation); err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func (x *exchange) list(k *kind) {
 		if len(problems) > 0 {
 			return
 		}
-		for _, o := range s.Objects.Of(k.name) {
+		for o := range x.objects(s, k) {
 			if fits(o) {
 				found = append(found, o)
 			}
@@ -207,7 +207,7 @@ func (x *exchange) view(k *kind, list []*world.Object) *view {
 	x.choose(v)
 	x.world.Read(func(s *world.State) {
 		for _, other := range x.kinds {
-			if other.name == world.KindDevice || other.name == world.KindIP {
+			if other.name == world.KindDevice || other.name == world.KindIP || other.name == world.KindInterface {
 				continue
 			}
 			for key, o := range s.Objects.Of(other.name) {
@@ -215,7 +215,7 @@ func (x *exchange) view(k *kind, list []*world.Object) *view {
 			}
 		}
 		for _, o := range list {
-			for field, kind := range map[string]string{"oob_ip": world.KindIP, "primary_ip4": world.KindIP, "device": world.KindDevice} {
+			for field, kind := range map[string]string{"oob_ip": world.KindIP, "primary_ip4": world.KindIP, "device": world.KindDevice, "peer_device": world.KindDevice} {
 				if id := o.Int(field); id != 0 {
 					if related := s.Object(kind, id); related != nil {
 						v.related[related.Key()] = related
@@ -281,7 +281,7 @@ func (x *exchange) choose(v *view) {
 // get answers one object.
 func (x *exchange) get(k *kind, id int) {
 	var o *world.Object
-	x.world.Read(func(s *world.State) { o = s.Object(k.name, id) })
+	x.world.Read(func(s *world.State) { o = object(s, k, id) })
 	if o == nil {
 		x.missing(k)
 		return

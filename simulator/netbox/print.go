@@ -185,20 +185,20 @@ func (v *view) oddForm(b []byte, m *member, o *world.Object) []byte {
 		if o.Int("device") == 0 {
 			return append(b, "null"...)
 		}
-		return strconv.AppendInt(b, int64(o.ID), 10)
+		return strconv.AppendInt(b, int64(interfaceID(o.Int("device"), 0)), 10)
 	case "assigned":
 		return v.assigned(b, o)
 	}
 	return v.customForm(b, m, o)
 }
 
-// assigned appends the interface that an address is on: each BMC has one, which
-// is not served by itself.
+// assigned appends the interface that an address is on: the BMC's.
 func (v *view) assigned(b []byte, o *world.Object) []byte {
 	if o.Int("device") == 0 {
 		return append(b, "null"...)
 	}
-	b = fmt.Appendf(b, `{"id":%d,"url":%s,"display":"BMC","device":`, o.ID, wire.Quote(nil, fmt.Sprintf("%s/api/dcim/interfaces/%d/", v.base, o.ID)))
+	id := interfaceID(o.Int("device"), 0)
+	b = fmt.Appendf(b, `{"id":%d,"url":%s,"display":"BMC","device":`, id, wire.Quote(nil, fmt.Sprintf("%s/api/dcim/interfaces/%d/", v.base, id)))
 	b = v.brief(b, world.KindDevice, o.Int("device"))
 	b = append(b, `,"name":"BMC",`...)
 	if v.generation >= 40 {

@@ -72,6 +72,7 @@ var suite = []struct {
 	{"what NetBox does not have is refused", needTag, unknownNames},
 	{"a change that rests on an old reading is refused", needTag, oldReading},
 	{"a faulty way never shortens a listing", nil, faultyWay},
+	{"gives a device's interfaces with their MACs and cables", nil, readsInterfaces},
 	{"odd values", need(func(e endpoint) bool { return e.odd }, "odd values"), oddValues},
 }
 

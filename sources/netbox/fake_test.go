@@ -175,6 +175,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				yield(f.wire(f.devices[id]))
 			}
 		})
+	case path == "interfaces/":
+		f.interfaces(w, r)
 	case err != nil:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(404)

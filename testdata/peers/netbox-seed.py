@@ -6,6 +6,7 @@
 It changes nothing when it is run again. What is odd on purpose: two racks of one
 name in two halls, a device without a name, serial numbers that are none,
 addresses of BMCs that are missing, every status, custom fields of every kind.
+Four trays are cabled.
 """
 import os
 import sys
@@ -73,6 +74,19 @@ for name, type, rest in (
     field = once(CustomField, {'name': name}, type=type, **rest)
     field.object_types.set([device_type])
 
+
+def interface(device, name, type, mac=None, **rest):
+    """A new interface of a device, with a MAC address of its own."""
+    port = dcim.Interface(device=device, name=name, type=type, **rest)
+    port.save()
+    if mac:
+        address = dcim.MACAddress(mac_address=mac, assigned_object=port)
+        address.save()
+        port.primary_mac_address = address
+        port.save()
+    return port
+
+
 statuses = ['active'] * 6 + ['planned', 'staged', 'failed', 'inventory', 'decommissioning', 'offline']
 serials = {0: '', 4: 'Not Specified', 7: '0123456789', 8: '0123456789'}
 shape = ['compute'] * 12 + ['nvswitch'] * 4 + ['powershelf', 'tor', 'pdu']
@@ -91,12 +105,20 @@ for i, (h, r, kind_of) in enumerate(places):
     d.save()
     d.tags.set([tag[t] for t, w in (('gpu', kind_of == 'compute'), ('do-not-touch', i == 3)) if w])
     if i != 5:
-        port = dcim.Interface(device=d, name='BMC', type='1000base-t', mgmt_only=True)
-        port.save()
+        port = interface(d, 'BMC', '1000base-t', '02:bc:00:00:00:%02x' % i, mgmt_only=True)
         address = IPAddress(address='10.1.0.%d/16' % (i + 1), assigned_object_type=interface_type, assigned_object_id=port.pk)
         address.save()
         d.oob_ip = address
         d.save()
+    if kind_of == 'compute':
+        interface(d, 'eth0', '400gbase-x-osfp', '02:e0:00:00:00:%02x' % i)
+# Four trays are cabled to the switch of their rack.
+tor = dcim.Device.objects.get(role=role['tor'], name__startswith='h1-r01')
+for n, port in enumerate(dcim.Interface.objects.filter(name='eth0', device__name__startswith='h1-r01').order_by('device__name')[:4], 1):
+    if port.cable is None:
+        far = dcim.Interface.objects.filter(device=tor, name='swp%d' % n).first() or interface(tor, 'swp%d' % n, '400gbase-x-osfp')
+        dcim.Cable(a_terminations=[port], b_terminations=[far], status='connected').save()
+
 if not dcim.Device.objects.filter(name=None).exists():
     dcim.Device(device_type=kind, role=role['pdu'], site=site['site-a'], status='active').save()
 
