@@ -36,9 +36,12 @@ type Site struct {
 	Keystone   string `json:"keystone,omitempty"`
 	Project    string `json:"project,omitempty"` // in Keystone
 	Placement  string `json:"placement,omitempty"`
-	Nova       string `json:"nova,omitempty"`
-	SlurmURL   string `json:"slurm_url,omitempty"`
-	NetBox     string `json:"netbox"`
+
+	SlurmProject string `json:"slurm_project,omitempty"` // by its name, where it is in Keystone
+
+	Nova     string `json:"nova,omitempty"`
+	SlurmURL string `json:"slurm_url,omitempty"`
+	NetBox   string `json:"netbox"`
 
 	DHCP        string `json:"dhcp,omitempty"`
 	Credentials string `json:"credentials,omitempty"` // where BMCs have passwords of their own
@@ -101,6 +104,8 @@ func describe(w *world.World, base string) (sites []Site, devices int) {
 			}
 			if site.IronicAuth == authKeystone {
 				site.Keystone, site.Project = base+"/keystone/v3", projectName
+				project, _ := s.Project(one.Lessees.Slurm)
+				site.SlurmProject = project.Name
 			}
 			if one.Placement {
 				site.Placement, site.Nova = root+"/placement", root+"/nova/v2.1"

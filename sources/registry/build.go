@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/fleet"
@@ -40,6 +41,8 @@ func (r *Registry) build(site *fleet.Site, source string) (closer, error) {
 		return r.nova(spec, nil)
 	case source == "imaging" && spec.Serves(source):
 		return r.nova(spec, spec.Imaging.Nova)
+	case spec.Serves(source) && slices.Contains(services, source):
+		return r.service(spec, source)
 	case spec.Has(source):
 		return nil, ErrNoClient
 	}
@@ -105,6 +108,10 @@ func (r *Registry) bmc(site *fleet.Site) (sources.Source, error) {
 	}
 	for _, c := range s.Credentials {
 		config.Credentials = append(config.Credentials, redfish.Credential{Match: c.Match, Ref: c.Ref})
+	}
+	if site.Spec.Sources.Credentials != nil {
+		as := *site
+		config.Store = func(ctx context.Context, device string) (redfish.Account, error) { return r.stored(ctx, &as, device) }
 	}
 	if r.options.Redfish != nil {
 		config.Meter = r.options.Redfish(site.Spec.Name)

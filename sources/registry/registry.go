@@ -93,7 +93,8 @@ func (r *Registry) Use(site *fleet.Site, source string) (_ sources.Source, relea
 }
 
 // Open gives any client of a site as Use gives those of sources: besides them
-// nova, and imaging, which is the same Nova with the credential of imaging.nova.
+// nova, and imaging, which is the same Nova with the credential of imaging.nova;
+// dhcp, credentials and topology.
 func (r *Registry) Open(site *fleet.Site, name string) (_ any, release func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,8 +18,12 @@ import (
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/credentials"
+	"github.com/musterhq/muster/sources/dhcp"
 	"github.com/musterhq/muster/sources/nova"
+	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
+	"github.com/musterhq/muster/sources/topology"
 )
 
 // counted counts how often it is closed; using it after that is a fault.
@@ -278,4 +282,85 @@ func TestWhatWasSaidOfNetBoxOutlivesADroppedClient(t *testing.T) {
 	if n := strings.Count(log.String(), "NetBox answers"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, &log)
 	}
+}
+
+// A BMC whose credential is in the store is logged in at with what the site's
+// credentials service has of its device.
+func TestABMCsOwnCredentialComesFromTheSitesService(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, factory := filepath.Join(dir, "token"), filepath.Join(dir, "factory")
+	for path, text := range map[string]string{token: "t0ken", factory: "admin:factory"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Authorization") != "Bearer t0ken":
+			t.Errorf("asked as %q", r.Header.Get("Authorization"))
+		case r.URL.Path == "/v1/credentials/c01":
+			_, _ = w.Write([]byte(`{"user": "own", "password": "0wn"}`))
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"code": "not_found", "message": "none"}`))
+	}))
+	t.Cleanup(server.Close)
+	s := site(1)
+	s.Spec.Sources.BMC = &fleet.BMCSource{Networks: []string{"127.0.0.0/8"}, Credentials: []fleet.BMCCredential{{Match: "*", Ref: redfish.RefStore}, {Match: "*", Ref: "file:" + factory}}}
+	r := registry.New(registry.Options{Clock: time.Now, BMCs: func(context.Context, int64) ([]redfish.Target, error) { return nil, nil }})
+	t.Cleanup(r.Close)
+	if _, _, err := r.Open(s, "bmc"); err == nil || !strings.Contains(err.Error(), "sources.credentials") {
+		t.Errorf("without the service: %v", err)
+	}
+	s.Spec.Sources.Credentials = &fleet.Service{Endpoint: fleet.Endpoint{URL: server.URL}, Token: "file:" + token}
+	client, release, err := r.Open(s, "bmc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	for device, want := range map[string]redfish.Account{"c01": {User: "own", Password: "0wn"}, "c02": {User: "admin", Password: "factory"}} {
+		if got, err := client.(*redfish.Client).Account(t.Context(), redfish.Target{Name: device}); err != nil || got != want {
+			t.Errorf("%s: %v %v", device, got, err)
+		}
+	}
+}
+
+func TestServicesOfOurOwnContractsAreOpened(t *testing.T) {
+	t.Parallel()
+	s := site(1)
+	r := registry.New(registry.Options{Clock: time.Now})
+	t.Cleanup(r.Close)
+	for _, name := range []string{"dhcp", "credentials", "topology"} {
+		if _, _, err := r.Open(s, name); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s, which the site has not: %v", name, err)
+		}
+	}
+	at := &fleet.Service{Endpoint: fleet.Endpoint{URL: "http://127.0.0.1:1"}}
+	s.Spec.Sources.DHCP, s.Spec.Sources.Credentials, s.Spec.Sources.Topology = at, at, at
+	opened := map[string]any{}
+	for _, name := range []string{"dhcp", "credentials", "topology"} {
+		client, release, err := r.Open(s, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		opened[name] = client
+		if _, _, err := r.Use(s, name); err == nil || !strings.Contains(err.Error(), "no source") {
+			t.Errorf("%s as a source: %v", name, err)
+		}
+	}
+	_, isDHCP := opened["dhcp"].(*dhcp.Client)
+	_, isKeeper := opened["credentials"].(*credentials.Client)
+	_, isTopology := opened["topology"].(*topology.Client)
+	if !isDHCP || !isKeeper || !isTopology {
+		t.Errorf("%T", opened)
+	}
+	at.URL = "ftp://x"
+	s.Revision = 2
+	if client, _, err := r.Open(s, "dhcp"); err == nil || client != nil {
+		t.Errorf("%v %v", client, err)
+	}
+	r.Keep(nil)
 }

@@ -92,7 +92,15 @@ func describe(e *simulator.Endpoints, site *simulator.Site) object {
 			"tls": object{"ca": e.CA}, "credentials": []object{{"match": "*", "ref": "file:" + e.Secrets.BMC}},
 		}
 	}
-	return object{
+	own := func(url, token string) object { return object{"url": url, "token": "file:" + token} }
+	if site.DHCP != "" {
+		sources["dhcp"], sources["topology"] = own(site.DHCP, e.Secrets.DHCP), own(site.Topology, e.Secrets.Topology)
+	}
+	if site.Credentials != "" {
+		sources["credentials"] = own(site.Credentials, e.Secrets.Credentials)
+		sources["bmc"].(object)["credentials"] = []object{{"match": "*", "ref": "store"}, {"match": "*", "ref": "file:" + e.Secrets.Factory}}
+	}
+	described := object{
 		"name": site.Name, "engagement_mode": site.Mode, "placement_enabled": site.Placement != "",
 		"trait_based": site.TraitBased, "customer_ready_trait": site.Trait,
 		"lessees":   object{"enrol": site.Lessees.Enrol, "slurm": site.Lessees.Slurm, "maintenance": site.Lessees.Maintenance},
@@ -100,6 +108,38 @@ func describe(e *simulator.Endpoints, site *simulator.Site) object {
 		"netbox":  object{"instance": "simulated", "sites": []string{site.Name}},
 		"sources": sources,
 	}
+	if site.Ironic != "" {
+		described["enrolment"], described["imaging"] = enrolment(site), imaging(e, site)
+	}
+	return described
+}
+
+// enrolment says how the simulated machines are enrolled.
+func enrolment(site *simulator.Site) object {
+	return object{
+		"dhcp": site.DHCP != "", "bmc": true, "ironic": true,
+		"node": object{
+			"driver": "redfish", "interfaces": object{"deploy_interface": "direct", "boot_interface": "redfish-virtual-media"},
+			"driver_info": object{
+				"redfish_address": "https://{bmc.address}", "redfish_system_id": "/redfish/v1/Systems/System_0",
+				"redfish_username": "{bmc.user}", "redfish_password": "{bmc.password}", "redfish_verify_ca": false,
+			},
+			"properties": object{"capabilities": "boot_mode:uefi"},
+			"ports":      "eth*",
+		},
+	}
+}
+
+// imaging says how an image is put on the simulated machines: through Nova where
+// the site has it.
+func imaging(e *simulator.Endpoints, site *simulator.Site) object {
+	if site.Nova != "" {
+		return object{"nova": object{
+			"image": "5e0f2b8c-1c56-4f0e-9d0b-7a3f5f1f0a11", "flavor": "baremetal.gb200", "network": "0b8a6f5e-33a1-4f5c-8a53-0d6d4b6f2c22", "key": "muster",
+			"username": e.User, "password": "file:" + e.Secrets.Password, "project": site.SlurmProject,
+		}}
+	}
+	return object{"direct": object{"image": "http://images.example/muster-test.raw", "checksum": "d41d8cd98f00b204e9800998ecf8427e"}}
 }
 
 // place is where the stored rows of the simulated sites say that it is.
