@@ -53,6 +53,9 @@ func TestSitesAndConfiguration(t *testing.T) {
 		"basic auth without a user":        {"#Site", site, `username: "muster", `, "", "username"},
 		"a key that is none":               {"#Site", site, `versions:`, `version:`, "doc.cue:11:"},
 		"an API version that is none":      {"#Site", site, `"v0.0.42"`, `"42"`, "doc.cue:11:"},
+		"a credential in the store":        {"#Site", site, `ref: "env:BMC"}]}`, `ref: "store"}]}, credentials: {url: "https://keys.example", token: "env:KEYS"}`, ""},
+		"a store that there is not":        {"#Site", site, `"env:BMC"`, `"store"`, "sources.credentials"},
+		"a service without an address":     {"#Site", site, `slurm: {`, `dhcp: {}, slurm: {`, "sources.dhcp.url"},
 		"a network that is none":           {"#Site", site, `"10.0.0.0/8"`, `"10.0.0.0/40"`, "doc.cue:12:"},
 		"NetBox without its sites":         {"#Site", site, `inventory: "ironic"`, `inventory: "netbox", netbox: instance: "main"`, "netbox.sites"},
 

@@ -165,7 +165,7 @@ func (a *app) simulatorEffectsCommand() *cobra.Command {
 	output := outputFlag(c)
 	dial := a.simulatorFlags(c)
 	c.Flags().IntVar(&since, "since", 0, "from this number on")
-	c.Flags().StringVar(&face, "face", "", "of one system alone: ironic, nova, slurm, netbox, redfish, control, machine")
+	c.Flags().StringVar(&face, "face", "", "of one system alone: ironic, nova, slurm, netbox, redfish, dhcp, credentials, topology, control, machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if since < 0 {
 			return usage("--since is the number of an effect")

@@ -30,7 +30,7 @@ func (a *app) simulatorFaultCommand() *cobra.Command {
 	output := outputFlag(c)
 	dial := a.simulatorFlags(c)
 	c.Flags().StringVar(&f.Site, "site", "", "of this site alone")
-	c.Flags().StringVar(&f.Face, "face", "", "of this system alone: ironic, keystone, placement, nova, slurm, netbox, redfish")
+	c.Flags().StringVar(&f.Face, "face", "", "of this system alone: ironic, keystone, placement, nova, slurm, netbox, redfish, dhcp, credentials, topology")
 	c.Flags().StringVar(&f.Method, "method", "", "requests with this method alone")
 	c.Flags().StringVar(&f.Path, "path", "", "requests whose path has this in it alone, or with a $ at its end, ends so")
 	c.Flags().IntVar(&f.Code, "code", 0, "the status of status (default 503)")
