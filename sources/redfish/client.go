@@ -195,5 +195,11 @@ func (c *Client) target(ctx context.Context, op, ref string) (Target, error) {
 }
 
 // AllowLogin lets a credential that a BMC refused be tried there again: a person
-// asks for it. An empty address means every BMC.
-func (c *Client) AllowLogin(address string) { c.refusals.forget(fleet.AddressKey(address)) }
+// asks for it. An empty address means every BMC. What the store said is asked for
+// anew.
+func (c *Client) AllowLogin(address string) {
+	c.refusals.forget(fleet.AddressKey(address))
+	c.own.mu.Lock()
+	defer c.own.mu.Unlock()
+	clear(c.own.by)
+}

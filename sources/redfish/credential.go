@@ -34,6 +34,7 @@ type logins struct {
 	client *Client
 	mu     sync.Mutex
 	byRef  map[string]login
+	told   bool // that the store does not answer
 }
 
 func (c *Client) logins() *logins { return &logins{client: c, byRef: map[string]login{}} }
@@ -48,10 +49,21 @@ func (l *logins) of(ctx context.Context, name string) login {
 			return l.resolve(credential.Ref)
 		}
 		if own, has := l.client.ownLogin(ctx, name); has {
+			l.tell(own)
 			return own
 		}
 	}
 	return login{err: fmt.Errorf("no credential of the site's bmc.credentials fits the device %q", name)}
+}
+
+// tell logs, once, that the store does not answer.
+func (l *logins) tell(own login) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own.err != nil && !l.told {
+		l.told = true
+		l.client.log.Warn("a BMC's own credential cannot be had from the store: others may not be either", "error", own.err)
+	}
 }
 
 // factory gives the login of a BMC that nobody has set up: the first that is not

@@ -3,23 +3,24 @@ package dev
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/simulator"
+	"github.com/musterhq/muster/simulator/control"
 	"github.com/musterhq/muster/simulator/world"
+	"github.com/musterhq/muster/sources/credentials"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
 )
 
-// What is said of a simulated site is a site that muster takes, with a client for
-// all that workflows ask for; where BMCs have passwords of their own, the store
-// knows those of the machines that are enrolled, and the others have what they
-// came with.
-func TestSimulatedSitesHaveWhatWorkflowsAskFor(t *testing.T) {
-	t.Parallel()
+// described starts a still simulated fleet of four sites and reads what is said of
+// them.
+func described(t *testing.T) (simulator.Endpoints, []fleet.SiteSpec) {
+	t.Helper()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	said, ended := make(chan simulator.Endpoints, 1), make(chan error, 1)
@@ -43,6 +44,16 @@ func TestSimulatedSitesHaveWhatWorkflowsAskFor(t *testing.T) {
 	if err != nil || len(specs) != 4 {
 		t.Fatalf("%d sites, %v", len(specs), err)
 	}
+	return e, specs
+}
+
+// What is said of a simulated site is a site that muster takes, with a client for
+// all that workflows ask for; where BMCs have passwords of their own, the store
+// knows those of the machines that are enrolled, and the others have what they
+// came with.
+func TestSimulatedSitesHaveWhatWorkflowsAskFor(t *testing.T) {
+	t.Parallel()
+	e, specs := described(t)
 	clients := registry.New(registry.Options{Clock: time.Now, BMCs: func(context.Context, int64) ([]redfish.Target, error) { return nil, nil }})
 	t.Cleanup(clients.Close)
 	for i := range specs {
@@ -102,4 +113,60 @@ func trayName(site *fleet.Site, unit int) string {
 
 func trayAddress(site *fleet.Site, unit int) string {
 	return fmt.Sprintf("127.%s.1.%d", strings.TrimPrefix(site.Spec.Name, "sim"), unit)
+}
+
+// A BMC that nobody has set up is given the password that the store makes, and a
+// reset to its defaults takes it back.
+func TestANewBMCGetsAPasswordOfItsOwnAndLosesIt(t *testing.T) {
+	t.Parallel()
+	e, specs := described(t)
+	clients := registry.New(registry.Options{Clock: time.Now, BMCs: func(context.Context, int64) ([]redfish.Target, error) { return nil, nil }})
+	t.Cleanup(clients.Close)
+	site := &fleet.Site{ID: 1, Spec: specs[1]}
+	open := func(name string) any {
+		client, release, err := clients.Open(site, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(release)
+		return client
+	}
+	bmc, store := open("bmc").(*redfish.Client), open("credentials").(*credentials.Client)
+	target := redfish.Target{Name: trayName(site, 26), Address: trayAddress(site, 26)}
+	came, err := bmc.Account(t.Context(), target)
+	if err != nil || came.Password != world.FactoryPassword {
+		t.Fatalf("before: %v %v", came, err)
+	}
+	own, err := store.Ensure(t.Context(), target.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := bmc.SetPassword(t.Context(), target, redfish.Account{}, own.User, own.Password); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := bmc.Account(t.Context(), target); err != nil || now != redfish.Account(own) || own.Password == came.Password {
+		t.Errorf("%v %v", now, err)
+	}
+	if err := bmc.Login(t.Context(), target); err != nil {
+		t.Errorf("with its own: %v", err)
+	}
+	if err := bmc.FactoryReset(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(t.Context(), target.Name); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := simulator.ReadControl(filepath.Dir(filepath.Dir(e.Secrets.BMC)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := control.Dial(c.URL, c.Token).Advance(t.Context(), time.Minute); err != nil { // it restarts
+		t.Fatal(err)
+	}
+	bmc.AllowLogin("")
+	if err := bmc.Login(t.Context(), target); err != nil {
+		t.Errorf("with what it came with: %v", err)
+	}
 }
