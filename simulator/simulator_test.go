@@ -81,7 +81,8 @@ func TestItIsReachedAsItSays(t *testing.T) {
 	if told, err := control.Dial(c.URL, c.Token).World(t.Context()); err != nil || told.Devices != 74 {
 		t.Errorf("the control says %+v, %v", told, err)
 	}
-	for _, path := range []string{filepath.Join(dir, "control.json"), filepath.Join(dir, "endpoints.json"), e.Secrets.BMC, e.Secrets.NetBox, e.Secrets.Password, e.Secrets.Slurm} {
+	for _, path := range []string{filepath.Join(dir, "control.json"), filepath.Join(dir, "endpoints.json"), e.Secrets.BMC, e.Secrets.NetBox, e.Secrets.Password, e.Secrets.Slurm,
+		e.Secrets.Factory, e.Secrets.DHCP, e.Secrets.Credentials, e.Secrets.Topology} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
 		}
