@@ -96,6 +96,7 @@ func siteSpec(i int) fleet.SiteSpec {
 		TraitBased: true, CustomerReadyTrait: readyTrait,
 		Lessees: fleet.Lessees{Enrol: enrolProject, Slurm: slurmProject, Maintenance: maintenanceProject},
 		Sources: fleet.Sources{Recorded: map[string]string{"ironic": "in memory", "slurm": "in memory"}},
+		Imaging: &fleet.Imaging{Direct: &fleet.DirectImaging{Image: "in memory"}},
 	}
 }
 

@@ -19,6 +19,7 @@ func admissionFleet(b *Bundle, size int, parameters map[string]any) []AdmitReque
 		f.Device.OperationalStatus, f.Device.InfrastructureRef = facts.OperationalStatusQuarantine, facts.TextOf("n1")
 		f.Enrollment.Proof = facts.ProofStateValid
 		f.Site.EngagementMode, f.Site.TraitBased, f.Site.ForceReclaimEnabled = facts.EngagementModeFullyManaged, true, true
+		f.Site.HasImaging = true
 		f.Ironic.ProvisionState, f.Ironic.InstanceBound, f.Ironic.OurMark = facts.ProvisionStateAvailable, facts.False, facts.False
 		f.Ironic.LesseeRole = facts.IronicLesseeRoleNone
 		switch rng.IntN(8) {
@@ -29,6 +30,9 @@ func admissionFleet(b *Bundle, size int, parameters map[string]any) []AdmitReque
 			f.Enrollment.Proof = facts.ProofStateMissing
 		case 2:
 			f.Ironic.ProvisionState, f.Ironic.InstanceBound, f.Ironic.LesseeRole = facts.ProvisionStateActive, facts.True, facts.IronicLesseeRoleSlurm
+			f.Site.HasImaging = false
+		case 3:
+			f.Site.HasImaging = false
 		}
 		codes := &facts.Codes{}
 		f.Intern(codes)
@@ -63,6 +67,9 @@ func admitByHand(r *AdmitRequest, customerReady uint64, force, cordon bool) (ref
 		f.Ironic.LesseeRole != 0 && f.Ironic.LesseeRole != facts.IronicLesseeRoleSlurm
 	cordoned := r.Conditions.Present&customerReady != 0 && (r.Conditions.True|r.Conditions.Unknown)&customerReady == 0
 	no(9, force && f.Ironic.InstanceBound != facts.False && (!theirs || status != facts.OperationalStatusInUse && !cordoned))
+	ours := f.Ironic.ProvisionState == facts.ProvisionStateActive && f.Ironic.InstanceBound == facts.True &&
+		(f.Ironic.LesseeRole == facts.IronicLesseeRoleSlurm || f.Ironic.OurMark == facts.True)
+	no(10, f.Site.EngagementMode == facts.EngagementModeFullyManaged && !cordon && !custody && !f.Site.HasImaging && !ours)
 	return refused
 }
 

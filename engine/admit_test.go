@@ -198,6 +198,7 @@ func TestStaleFactsCloseOnlyWhatRestsOnThem(t *testing.T) {
 		f.Device.DeviceClass, f.Device.InventoryStatus = facts.DeviceClassGpuCompute, facts.InventoryStatusActive
 		f.Device.OperationalStatus, f.Device.InfrastructureRef = facts.OperationalStatusValidation, facts.TextOf("n1")
 		f.Enrollment.Proof, f.Site.EngagementMode, f.Site.TraitBased = facts.ProofStateValid, facts.EngagementModeFullyManaged, true
+		f.Site.HasImaging = true
 		f.Ironic.ProvisionState, f.Ironic.InstanceBound, f.Ironic.LesseeRole = facts.ProvisionStateActive, facts.True, facts.IronicLesseeRoleSlurm
 		f.Slurm.Listed = facts.True
 		return f

@@ -235,6 +235,15 @@ func (s *SiteSpec) Serves(name string) bool {
 	return s.Has(name)
 }
 
+// images reports whether the site says what its machines are deployed with: by
+// Nova where it has one, else by Ironic alone.
+func (s *SiteSpec) images() bool {
+	if s.Serves("nova") {
+		return s.Serves("imaging")
+	}
+	return s.Imaging != nil && s.Imaging.Direct != nil
+}
+
 // InventorySource names the source that gives birth to the site's devices.
 func (s *SiteSpec) InventorySource() string { return s.Inventory.String() }
 
@@ -243,7 +252,7 @@ func (s *SiteSpec) Facts() facts.Site {
 	return facts.Site{
 		Name: s.Name, EngagementMode: s.EngagementMode, PlacementEnabled: s.PlacementEnabled, TraitBased: s.TraitBased,
 		ForceReclaimEnabled: s.ForceReclaimEnabled, BackendVRFFlipAllowed: s.BackendVRFFlipAllowed,
-		HasIronic: s.Has("ironic"), HasSlurm: s.Has("slurm"), HasBMC: s.Has("bmc"), InventorySource: s.Inventory,
+		HasIronic: s.Has("ironic"), HasSlurm: s.Has("slurm"), HasBMC: s.Has("bmc"), HasImaging: s.images(), InventorySource: s.Inventory,
 	}
 }
 

@@ -165,7 +165,7 @@ func (w *world) site(name string) fleet.Site {
 	spec := fleet.SiteSpec{
 		Name: name, EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceIronic, TraitBased: true,
 		CustomerReadyTrait: "CUSTOM_READY", Lessees: fleet.Lessees{Enrol: "656e726f6c", Slurm: slurmProject, Maintenance: "6d61696e74"},
-		Sources: fleet.Sources{Recorded: map[string]string{"ironic": "x", "slurm": "x"}},
+		Sources: fleet.Sources{Recorded: map[string]string{"ironic": "x", "slurm": "x"}}, Imaging: &fleet.Imaging{Direct: &fleet.DirectImaging{Image: "x"}},
 	}
 	var site fleet.Site
 	must(w.t, w.db.Tx(w.ctx(), func(tx pgx.Tx) (err error) {

@@ -82,9 +82,10 @@ func prepare(url string) error {
 	}
 	return storetest.Active(url, storetest.Bundle{Version: b.Version(), Semantics: engine.Semantics, Types: b.TypeNames()}, func(ctx context.Context, tx pgx.Tx) error {
 		for _, spec := range []fleet.SiteSpec{
-			{Name: "lab", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceFile, TraitBased: true, CustomerReadyTrait: "CUSTOM_READY", ForceReclaimEnabled: true},
+			{Name: "lab", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceFile, TraitBased: true, CustomerReadyTrait: "CUSTOM_READY", ForceReclaimEnabled: true,
+				Imaging: &fleet.Imaging{Direct: &fleet.DirectImaging{Image: "x"}}},
 			{Name: "iron", EngagementMode: facts.EngagementModeFullyManaged, Inventory: facts.InventorySourceIronic, TraitBased: true, CustomerReadyTrait: "CUSTOM_READY",
-				ForceReclaimEnabled: true, Lessees: fleet.Lessees{Enrol: "656e726f6c", Slurm: "736c75726d"}, Sources: fleet.Sources{Recorded: map[string]string{"ironic": "x", "slurm": "x"}}},
+				ForceReclaimEnabled: true, Imaging: &fleet.Imaging{Direct: &fleet.DirectImaging{Image: "x"}}, Lessees: fleet.Lessees{Enrol: "656e726f6c", Slurm: "736c75726d"}, Sources: fleet.Sources{Recorded: map[string]string{"ironic": "x", "slurm": "x"}}},
 		} {
 			if _, err := store.PutSite(ctx, tx, fleet.Site{Spec: spec, AppliedBy: "test"}); err != nil {
 				return err
