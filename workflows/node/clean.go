@@ -31,29 +31,34 @@ const (
 
 // Node is what steps know of their node.
 type Node struct {
-	Job  int64  `json:"job"`
-	UUID string `json:"uuid"`
+	Job    int64  `json:"job"`
+	Device int64  `json:"device,omitempty"`
+	UUID   string `json:"uuid"`
 }
 
-// cleanNode takes a node whose clean failed, or that is manageable, through a
-// clean back to available. Its traits stay as they are.
-func cleanNode(ctx workflow.Context, u *act.Unit) error {
+func cleanNode(ctx workflow.Context, u *act.Unit) error { return Clean(ctx, u, 5, 30) }
+
+// Clean takes a node whose clean failed, or that is manageable, through a clean
+// back to available. The customers' trait stays as it is, unless policy
+// (clean_removes_trait) has it taken off. from and wait are the percents at which
+// it begins and begins to wait.
+func Clean(ctx workflow.Context, u *act.Unit, from, wait int) error {
 	var n Node
 	at := func(phase string, percent int, name string) act.Step {
 		return act.Step{Phase: phase, Percent: percent, Name: name, Lost: codes.IronicUnavailable}
 	}
-	if err := u.Do(ctx, at("clear maintenance", 5, actCleanPrepare), u.Target(), &n); err != nil {
+	if err := u.Do(ctx, at("clear maintenance", from, actCleanPrepare), u.Target(), &n); err != nil {
 		return err
 	}
-	if err := u.Do(ctx, at("make manageable", 15, actCleanManage), n, nil); err != nil {
+	if err := u.Do(ctx, at("make manageable", from+2*(wait-from)/5, actCleanManage), n, nil); err != nil {
 		return err
 	}
-	if err := u.Do(ctx, at("begin to clean", 25, actCleanProvide), n, nil); err != nil {
+	if err := u.Do(ctx, at("begin to clean", from+4*(wait-from)/5, actCleanProvide), n, nil); err != nil {
 		return err
 	}
-	wait := at("clean", 30, actCleanAwait)
-	wait.Within, wait.Tries = cleanWithin+time.Hour, -1
-	return u.Do(ctx, wait, n, nil)
+	await := at("clean", wait, actCleanAwait)
+	await.Within, await.Tries = cleanWithin+time.Hour, -1
+	return u.Do(ctx, await, n, nil)
 }
 
 // cleaning is the activities of a clean at one site.
@@ -62,6 +67,7 @@ type cleaning struct{ site *act.Site }
 // cleaner is an Ironic, as far as cleaning a node goes.
 type cleaner interface {
 	Getter
+	untraiter
 	ClearMaintenance(ctx context.Context, ref, mark string, repair ironic.Repair) (*sources.Record, error)
 	SetProvision(ctx context.Context, ref string, verb nodes.ProvisionStateOpts) (*sources.Record, error)
 	Settle(ctx context.Context, ref string, patience time.Duration) (*sources.Record, error)
@@ -96,7 +102,7 @@ func (c *cleaning) prepareClean(ctx context.Context, in act.Target) (Node, error
 	if d.InfrastructureRef == "" {
 		return Node{}, act.Final(codes.IronicStateUnexpected, "%s: %s has no node in Ironic", doing, d.Name)
 	}
-	n := Node{Job: in.Job, UUID: d.InfrastructureRef}
+	n := Node{Job: in.Job, Device: in.Device, UUID: d.InfrastructureRef}
 	client, release, err := open(ctx, c.site)
 	if err != nil {
 		return Node{}, err
@@ -176,6 +182,9 @@ func (c *cleaning) provide(ctx context.Context, n Node) error {
 		return act.Final(codes.MaintenanceForeign, "%s: somebody put the node in maintenance meanwhile: %s", doing, f.MaintenanceReason.Value)
 	}
 	if err := unowned(f, doing); err != nil {
+		return err
+	}
+	if err := c.withdraw(ctx, client, n); err != nil {
 		return err
 	}
 	if _, err := client.SetProvision(ctx, n.UUID, nodes.ProvisionStateOpts{Target: nodes.TargetProvide}); err != nil {

@@ -3,14 +3,20 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/musterhq/muster"
 	"github.com/musterhq/muster/embedded/pgtest"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
@@ -21,12 +27,39 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
+// bundled is the shipped policies, with what a clean does to the customers' trait.
+func bundled(removes string) func() (*engine.Bundle, error) {
+	return sync.OnceValues(func() (*engine.Bundle, error) {
+		const file = "policies/workflows/ironic_node_clean.cue"
+		files, err := engine.Files(muster.Bundle())
+		if err != nil {
+			return nil, err
+		}
+		edited := maps.Clone(files)
+		edited[file] = []byte(strings.Replace(string(files[file]), `otherwise: "no"`, fmt.Sprintf("otherwise: %q", removes), 1))
+		b, _, err := engine.Load(engine.Tree(edited), engine.Options{})
+		return b, err
+	})
+}
+
+var shipped, removing = bundled("no"), bundled("yes")
+
+func loaded(t *testing.T, load func() (*engine.Bundle, error)) *engine.Bundle {
+	t.Helper()
+	b, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // bench is an Ironic of one node, as it is found: what it is asked for is noted,
 // and moves it where the test says.
 type bench struct {
 	facts.Ironic
 	err   error
 	asked []string
+	stuck bool // the trait stays
 	then  map[nodes.TargetProvisionState]facts.ProvisionState
 }
 
@@ -41,6 +74,14 @@ func (b *bench) ClearMaintenance(_ context.Context, ref, mark string, repair iro
 		return nil, &sources.Error{Kind: sources.KindConflict, Err: ironic.ErrForeign}
 	}
 	b.Maintenance = facts.False
+	return b.Get(context.Background(), ref)
+}
+
+func (b *bench) RemoveTrait(_ context.Context, ref, trait string) (*sources.Record, error) {
+	b.asked = append(b.asked, "remove "+trait)
+	if !b.stuck {
+		b.Traits = nil
+	}
 	return b.Get(context.Background(), ref)
 }
 
@@ -108,12 +149,12 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), acttest.Lab(), acttest.Clients{"ironic": c.b}, nil)
+			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), acttest.Lab(), acttest.Clients{"ironic": c.b}, loaded(t, shipped))
 			device := acttest.Device(t, s, "c1", facts.OperationalStatusFailed, "u")
 			if c.b.ProvisionState == cleaning {
 				s.Clock = func() time.Time { return time.Now().Add(cleanWithin + time.Minute) }
 			}
-			var in any = Node{Job: 7, UUID: "u"}
+			var in any = Node{Job: 7, Device: device, UUID: "u"}
 			if c.act == actCleanPrepare {
 				in = act.Target{Job: 7, Device: device}
 			}
@@ -124,6 +165,39 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 				t.Error(err)
 			case c.code != "" && (!errors.As(err, &coded) || coded.Type() != string(c.code) || coded.NonRetryable() == c.again):
 				t.Errorf("%v, want %s", err, c.code)
+			}
+			if !slices.Equal(c.b.asked, c.asks) {
+				t.Errorf("it asked for %q, want %q", c.b.asked, c.asks)
+			}
+		})
+	}
+}
+
+// Where policy says so a node that is cleaned is out of the customers' pool before
+// it can be available.
+func TestAPolicyTakesTheTraitOffWhatIsCleaned(t *testing.T) {
+	t.Parallel()
+	customers := func(b *bench) { b.Traits = []string{"CUSTOM_READY"} }
+	for name, c := range map[string]struct {
+		b     *bench
+		asks  []string
+		code  codes.Failure
+		plain bool // a site without trait
+	}{
+		"it is taken off":                  {found(facts.ProvisionStateManageable, customers), []string{"remove CUSTOM_READY", "provide"}, "", false},
+		"it stays: nothing is cleaned":     {found(facts.ProvisionStateManageable, customers, func(b *bench) { b.stuck = true }), []string{"remove CUSTOM_READY"}, codes.CustomerTraitNotRemoved, false},
+		"a site that has none":             {found(facts.ProvisionStateManageable), []string{"provide"}, "", true},
+		"cleaned before: it is left alone": {found(facts.ProvisionStateAvailable, customers), nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := acttest.Lab()
+			spec.TraitBased = !c.plain
+			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), spec, acttest.Clients{"ironic": c.b}, loaded(t, removing))
+			device := acttest.Device(t, s, "c1", facts.OperationalStatusFailed, "u")
+			_, err := acttest.Run(s, Family(), actCleanProvide, Node{Job: 7, Device: device, UUID: "u"})
+			if act.Code(err) != c.code {
+				t.Errorf("%v, want %q", err, c.code)
 			}
 			if !slices.Equal(c.b.asked, c.asks) {
 				t.Errorf("it asked for %q, want %q", c.b.asked, c.asks)
