@@ -8,12 +8,13 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/workflows/act"
 	"github.com/musterhq/muster/workflows/bmc"
+	"github.com/musterhq/muster/workflows/handover"
 	"github.com/musterhq/muster/workflows/node"
 )
 
 // families are all that this version can do.
 func families() []act.Family {
-	return []act.Family{bmc.Family(), node.Family()}
+	return []act.Family{bmc.Family(), node.Family(), handover.Family()}
 }
 
 // works gives what this version can do with one device, by the slug of the

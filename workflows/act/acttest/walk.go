@@ -54,17 +54,32 @@ func (w *Walk) Note(format string, args ...any) {
 // the workflow's.
 func (w *Walk) Run(t *testing.T, do act.Workflow, want ...string) error {
 	t.Helper()
-	w.Env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error { return kept(do(ctx, &w.Unit)) }, workflow.RegisterOptions{Name: "walk"})
-	w.Env.ExecuteWorkflow("walk")
-	if !w.Env.IsWorkflowCompleted() {
-		t.Fatal("it has not ended")
-	}
+	err := w.Go(t, do)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Equal(w.lines, want) {
 		t.Errorf("it did\n%q\nwant\n%q", w.lines, want)
 	}
+	return err
+}
+
+// Go runs the workflow. The error is the workflow's.
+func (w *Walk) Go(t *testing.T, do act.Workflow) error {
+	t.Helper()
+	w.Env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error { return kept(do(ctx, &w.Unit)) }, workflow.RegisterOptions{Name: "walk"})
+	w.Env.ExecuteWorkflow("walk")
+	if !w.Env.IsWorkflowCompleted() {
+		t.Fatal("it has not ended")
+	}
 	return w.Env.GetWorkflowError()
+}
+
+// Family gives the workflow the activities of a family at a site, which run for
+// real.
+func (w *Walk) Family(s *act.Site, f act.Family) {
+	for name, do := range f.Activities(s) {
+		w.Act(name, do)
+	}
 }
 
 // kept carries the code of an error out of the workflow.

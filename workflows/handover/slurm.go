@@ -1,0 +1,167 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/slurm"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows/act"
+)
+
+// cluster is a SLURM, as far as nodes come and go.
+type cluster interface {
+	Get(ctx context.Context, name string) (*sources.Record, error)
+	Register(ctx context.Context, name, mark string) (*slurm.Change, error)
+	Remove(ctx context.Context, name, mark string) (*slurm.Change, error)
+}
+
+// openCluster gives the site's SLURM and the name that a device has there; a nil
+// cluster: the site has none.
+func (h *hand) openCluster(ctx context.Context, n Node) (c cluster, release func(), name string, err error) {
+	site, err := h.site.Row(ctx)
+	if err != nil || !site.Spec.Has("slurm") {
+		return nil, func() {}, "", err
+	}
+	if name, err = h.refOf(ctx, n, "slurm"); err != nil {
+		return nil, nil, "", err
+	}
+	if name == "" {
+		name = n.Name
+	}
+	c, release, err = open[cluster](ctx, h, "slurm", codes.SlurmUnavailable)
+	return c, release, name, err
+}
+
+// refOf gives what a source knows the device by, "" where it does not list it.
+func (h *hand) refOf(ctx context.Context, n Node, source string) (string, error) {
+	stored, err := store.FactsOf(ctx, h.site.DB, []int64{n.Device})
+	if err != nil {
+		return "", err
+	}
+	for _, s := range stored {
+		if s.Source == source && !s.RefGone {
+			return s.Ref, nil
+		}
+	}
+	return "", nil
+}
+
+func markOf(n Node) string { return fmt.Sprintf("muster:%d", n.Job) }
+
+// slurmFailed gives an error of SLURM its code.
+func slurmFailed(ctx context.Context, err error, refused codes.Failure) error {
+	switch kind := sources.KindOf(err); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case kind == sources.KindConflict || kind == sources.KindRefused || kind == sources.KindMissing:
+		return act.Final(refused, "%v", err)
+	case kind == sources.KindForbidden:
+		return act.Final(codes.SlurmUnavailable, "%v", err)
+	}
+	return act.Retry(codes.SlurmUnavailable, "%v", err)
+}
+
+// poll asks again and again until done, or a failure that stays, or the end of
+// within, counted from the first try on. What is so late is late.
+func (h *hand) poll(ctx context.Context, within time.Duration, late codes.Failure, look func() (done bool, state string, err error)) error {
+	until := activity.GetInfo(ctx).ScheduledTime.Add(within)
+	for {
+		done, state, err := look()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && act.IsFinal(err):
+			return err
+		case done:
+			return nil
+		case h.site.Clock().After(until) && err != nil:
+			return act.Final(act.Code(err), "given up after %s: %v", within, err)
+		case h.site.Clock().After(until):
+			return act.Final(late, "given up after %s: %s", within, state)
+		}
+		if !act.Wait(ctx, h.site.Poll) {
+			return ctx.Err()
+		}
+	}
+}
+
+// drain keeps new work off a node, waits until what runs there has ended, and takes
+// the node out of SLURM. A node that SLURM does not have needs nothing; a drain of
+// somebody else stays as it is.
+func (h *hand) drain(ctx context.Context, n Node) error {
+	c, release, name, err := h.openCluster(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if c == nil {
+		return nil
+	}
+	return h.poll(ctx, drainWithin, codes.SlurmDrainTimeout, func() (bool, string, error) {
+		if _, err := c.Get(ctx, name); err != nil {
+			if errors.Is(err, sources.ErrGone) {
+				return true, "", nil
+			}
+			return false, "", slurmFailed(ctx, err, codes.SlurmRemoveFailed)
+		}
+		change, err := c.Remove(ctx, name, markOf(n))
+		if err != nil {
+			return false, "", slurmFailed(ctx, err, codes.SlurmRemoveFailed)
+		}
+		switch change.Outcome {
+		case slurm.Removed:
+			return true, "", nil
+		case slurm.DrainedByOther:
+			return false, "", act.Final(codes.SlurmDrainForeign, "somebody else drained %s in SLURM: %s", name, reason(&change.Facts))
+		}
+		return false, fmt.Sprintf("SLURM still shows %s as %s", name, states(&change.Facts)), nil
+	})
+}
+
+func reason(f *facts.Slurm) string {
+	if f.Reason.Value == "" {
+		return "no reason is given"
+	}
+	return fmt.Sprintf("%q, by %s", f.Reason.Value, orNone(f.ReasonSetBy))
+}
+
+func states(f *facts.Slurm) string { return fmt.Sprint(f.States.Tokens()) }
+
+// outOfService are the states of a node that gets no work.
+const outOfService = facts.SlurmDrain | facts.SlurmDown | facts.SlurmError | facts.SlurmFail | facts.SlurmNotResponding
+
+// register brings a node that was deployed into SLURM's service. Its slurmd is
+// waited for first: a node that is silent cannot be resumed.
+func (h *hand) register(ctx context.Context, n Node) error {
+	c, release, name, err := h.openCluster(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if c == nil {
+		return nil
+	}
+	return h.poll(ctx, registerWithin, codes.SlurmRegisterFailed, func() (bool, string, error) {
+		r, err := c.Get(ctx, name)
+		switch {
+		case errors.Is(err, sources.ErrGone): // it is created
+		case err != nil:
+			return false, "", slurmFailed(ctx, err, codes.SlurmRegisterFailed)
+		case r.Slurm != nil && r.Slurm.States.Has(facts.SlurmNotResponding):
+			return false, fmt.Sprintf("the slurmd of %s does not answer: SLURM shows it as %s", name, states(r.Slurm)), nil
+		}
+		change, err := c.Register(ctx, name, markOf(n))
+		if err != nil {
+			return false, "", slurmFailed(ctx, err, codes.SlurmRegisterFailed)
+		}
+		return change.Facts.States&outOfService == 0, fmt.Sprintf("SLURM shows %s as %s; reason: %s", name, states(&change.Facts), reason(&change.Facts)), nil
+	})
+}
