@@ -543,6 +543,7 @@ type Site struct {
 	HasSlurm              bool            `json:"has_slurm,omitzero"`
 	HasBMC                bool            `json:"has_bmc,omitzero"`
 	HasImaging            bool            `json:"has_imaging,omitzero"`
+	EnrolsNodes           bool            `json:"enrols_nodes,omitzero"`
 	InventorySource       InventorySource `json:"inventory_source,omitzero"`
 }
 
@@ -677,72 +678,73 @@ var Fields = []Field{
 	{Path: "site.has_slurm", Kind: KindBool, Nullable: false, Derived: false, At: 14, Values: []string{"false", "true"}},
 	{Path: "site.has_bmc", Kind: KindBool, Nullable: false, Derived: false, At: 15, Values: []string{"false", "true"}},
 	{Path: "site.has_imaging", Kind: KindBool, Nullable: false, Derived: false, At: 16, Values: []string{"false", "true"}},
-	{Path: "site.inventory_source", Kind: KindEnum, Nullable: false, Derived: false, At: 17, Values: []string{"\"netbox\"", "\"ironic\"", "\"file\""}},
-	{Path: "ironic.listed", Kind: KindBool, Nullable: true, Derived: false, At: 18, Values: []string{"false", "true"}},
+	{Path: "site.enrols_nodes", Kind: KindBool, Nullable: false, Derived: false, At: 17, Values: []string{"false", "true"}},
+	{Path: "site.inventory_source", Kind: KindEnum, Nullable: false, Derived: false, At: 18, Values: []string{"\"netbox\"", "\"ironic\"", "\"file\""}},
+	{Path: "ironic.listed", Kind: KindBool, Nullable: true, Derived: false, At: 19, Values: []string{"false", "true"}},
 	{Path: "ironic.name", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Name }},
-	{Path: "ironic.provision_state", Kind: KindEnum, Nullable: true, Derived: false, At: 19, Values: []string{"\"enroll\"", "\"verifying\"", "\"manageable\"", "\"inspecting\"", "\"inspect wait\"", "\"inspect failed\"", "\"available\"", "\"deploying\"", "\"wait call-back\"", "\"deploy hold\"", "\"deploy failed\"", "\"active\"", "\"deleting\"", "\"deleted\"", "\"cleaning\"", "\"clean wait\"", "\"clean hold\"", "\"clean failed\"", "\"error\"", "\"rebuild\"", "\"rescuing\"", "\"rescue wait\"", "\"rescue\"", "\"rescue failed\"", "\"unrescuing\"", "\"unrescue failed\"", "\"adopting\"", "\"adopt failed\"", "\"servicing\"", "\"service wait\"", "\"service hold\"", "\"service failed\""}},
+	{Path: "ironic.provision_state", Kind: KindEnum, Nullable: true, Derived: false, At: 20, Values: []string{"\"enroll\"", "\"verifying\"", "\"manageable\"", "\"inspecting\"", "\"inspect wait\"", "\"inspect failed\"", "\"available\"", "\"deploying\"", "\"wait call-back\"", "\"deploy hold\"", "\"deploy failed\"", "\"active\"", "\"deleting\"", "\"deleted\"", "\"cleaning\"", "\"clean wait\"", "\"clean hold\"", "\"clean failed\"", "\"error\"", "\"rebuild\"", "\"rescuing\"", "\"rescue wait\"", "\"rescue\"", "\"rescue failed\"", "\"unrescuing\"", "\"unrescue failed\"", "\"adopting\"", "\"adopt failed\"", "\"servicing\"", "\"service wait\"", "\"service hold\"", "\"service failed\""}},
 	{Path: "ironic.target_provision_state", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.TargetProvisionState }},
-	{Path: "ironic.unmodelled", Kind: KindBool, Nullable: false, Derived: false, At: 20, Values: []string{"false", "true"}},
-	{Path: "ironic.maintenance", Kind: KindBool, Nullable: true, Derived: false, At: 21, Values: []string{"false", "true"}},
+	{Path: "ironic.unmodelled", Kind: KindBool, Nullable: false, Derived: false, At: 21, Values: []string{"false", "true"}},
+	{Path: "ironic.maintenance", Kind: KindBool, Nullable: true, Derived: false, At: 22, Values: []string{"false", "true"}},
 	{Path: "ironic.maintenance_reason", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.MaintenanceReason }},
 	{Path: "ironic.fault", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Fault }},
 	{Path: "ironic.last_error", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.LastError }},
 	{Path: "ironic.power_state", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.PowerState }},
 	{Path: "ironic.target_power_state", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.TargetPowerState }},
-	{Path: "ironic.instance_bound", Kind: KindBool, Nullable: true, Derived: false, At: 22, Values: []string{"false", "true"}},
+	{Path: "ironic.instance_bound", Kind: KindBool, Nullable: true, Derived: false, At: 23, Values: []string{"false", "true"}},
 	{Path: "ironic.instance_uuid", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.InstanceUUID }},
-	{Path: "ironic.our_mark", Kind: KindBool, Nullable: true, Derived: false, At: 23, Values: []string{"false", "true"}},
+	{Path: "ironic.our_mark", Kind: KindBool, Nullable: true, Derived: false, At: 24, Values: []string{"false", "true"}},
 	{Path: "ironic.lessee", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Lessee }},
 	{Path: "ironic.owner", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Owner }},
 	{Path: "ironic.resource_class", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.ResourceClass }},
 	{Path: "ironic.driver", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Driver }},
 	{Path: "ironic.reservation", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.Reservation }},
 	{Path: "ironic.bmc_address", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Ironic.BMCAddress }},
-	{Path: "ironic.lessee_role", Kind: KindEnum, Nullable: true, Derived: true, At: 24, Values: []string{"\"none\"", "\"enrol\"", "\"slurm\"", "\"maintenance\"", "\"customer\""}},
-	{Path: "ironic.customer_trait", Kind: KindBool, Nullable: true, Derived: true, At: 25, Values: []string{"false", "true"}},
-	{Path: "ironic.settled", Kind: KindBool, Nullable: true, Derived: true, At: 26, Values: []string{"false", "true"}},
-	{Path: "ironic.overdue", Kind: KindBool, Nullable: true, Derived: true, At: 27, Values: []string{"false", "true"}},
-	{Path: "placement.provider_exists", Kind: KindBool, Nullable: true, Derived: false, At: 28, Values: []string{"false", "true"}},
-	{Path: "placement.allocated", Kind: KindBool, Nullable: true, Derived: false, At: 29, Values: []string{"false", "true"}},
-	{Path: "slurm.listed", Kind: KindBool, Nullable: true, Derived: false, At: 30, Values: []string{"false", "true"}},
+	{Path: "ironic.lessee_role", Kind: KindEnum, Nullable: true, Derived: true, At: 25, Values: []string{"\"none\"", "\"enrol\"", "\"slurm\"", "\"maintenance\"", "\"customer\""}},
+	{Path: "ironic.customer_trait", Kind: KindBool, Nullable: true, Derived: true, At: 26, Values: []string{"false", "true"}},
+	{Path: "ironic.settled", Kind: KindBool, Nullable: true, Derived: true, At: 27, Values: []string{"false", "true"}},
+	{Path: "ironic.overdue", Kind: KindBool, Nullable: true, Derived: true, At: 28, Values: []string{"false", "true"}},
+	{Path: "placement.provider_exists", Kind: KindBool, Nullable: true, Derived: false, At: 29, Values: []string{"false", "true"}},
+	{Path: "placement.allocated", Kind: KindBool, Nullable: true, Derived: false, At: 30, Values: []string{"false", "true"}},
+	{Path: "slurm.listed", Kind: KindBool, Nullable: true, Derived: false, At: 31, Values: []string{"false", "true"}},
 	{Path: "slurm.reason", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Slurm.Reason }},
-	{Path: "slurm.unmodelled", Kind: KindBool, Nullable: false, Derived: false, At: 31, Values: []string{"false", "true"}},
-	{Path: "slurm.drained", Kind: KindBool, Nullable: true, Derived: true, At: 32, Values: []string{"false", "true"}},
-	{Path: "slurm.states.INVALID", Kind: KindBool, Nullable: false, Derived: false, At: 33, Values: []string{"false", "true"}},
-	{Path: "slurm.states.UNKNOWN", Kind: KindBool, Nullable: false, Derived: false, At: 34, Values: []string{"false", "true"}},
-	{Path: "slurm.states.DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 35, Values: []string{"false", "true"}},
-	{Path: "slurm.states.IDLE", Kind: KindBool, Nullable: false, Derived: false, At: 36, Values: []string{"false", "true"}},
-	{Path: "slurm.states.ALLOCATED", Kind: KindBool, Nullable: false, Derived: false, At: 37, Values: []string{"false", "true"}},
-	{Path: "slurm.states.ERROR", Kind: KindBool, Nullable: false, Derived: false, At: 38, Values: []string{"false", "true"}},
-	{Path: "slurm.states.MIXED", Kind: KindBool, Nullable: false, Derived: false, At: 39, Values: []string{"false", "true"}},
-	{Path: "slurm.states.FUTURE", Kind: KindBool, Nullable: false, Derived: false, At: 40, Values: []string{"false", "true"}},
-	{Path: "slurm.states.RESERVED", Kind: KindBool, Nullable: false, Derived: false, At: 41, Values: []string{"false", "true"}},
-	{Path: "slurm.states.UNDRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 42, Values: []string{"false", "true"}},
-	{Path: "slurm.states.CLOUD", Kind: KindBool, Nullable: false, Derived: false, At: 43, Values: []string{"false", "true"}},
-	{Path: "slurm.states.RESUME", Kind: KindBool, Nullable: false, Derived: false, At: 44, Values: []string{"false", "true"}},
-	{Path: "slurm.states.DRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 45, Values: []string{"false", "true"}},
-	{Path: "slurm.states.COMPLETING", Kind: KindBool, Nullable: false, Derived: false, At: 46, Values: []string{"false", "true"}},
-	{Path: "slurm.states.NOT_RESPONDING", Kind: KindBool, Nullable: false, Derived: false, At: 47, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWERED_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 48, Values: []string{"false", "true"}},
-	{Path: "slurm.states.FAIL", Kind: KindBool, Nullable: false, Derived: false, At: 49, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWERING_UP", Kind: KindBool, Nullable: false, Derived: false, At: 50, Values: []string{"false", "true"}},
-	{Path: "slurm.states.MAINTENANCE", Kind: KindBool, Nullable: false, Derived: false, At: 51, Values: []string{"false", "true"}},
-	{Path: "slurm.states.REBOOT_REQUESTED", Kind: KindBool, Nullable: false, Derived: false, At: 52, Values: []string{"false", "true"}},
-	{Path: "slurm.states.REBOOT_CANCELED", Kind: KindBool, Nullable: false, Derived: false, At: 53, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWERING_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 54, Values: []string{"false", "true"}},
-	{Path: "slurm.states.DYNAMIC_FUTURE", Kind: KindBool, Nullable: false, Derived: false, At: 55, Values: []string{"false", "true"}},
-	{Path: "slurm.states.REBOOT_ISSUED", Kind: KindBool, Nullable: false, Derived: false, At: 56, Values: []string{"false", "true"}},
-	{Path: "slurm.states.PLANNED", Kind: KindBool, Nullable: false, Derived: false, At: 57, Values: []string{"false", "true"}},
-	{Path: "slurm.states.INVALID_REG", Kind: KindBool, Nullable: false, Derived: false, At: 58, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWER_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 59, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWER_UP", Kind: KindBool, Nullable: false, Derived: false, At: 60, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWER_DRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 61, Values: []string{"false", "true"}},
-	{Path: "slurm.states.DYNAMIC_NORM", Kind: KindBool, Nullable: false, Derived: false, At: 62, Values: []string{"false", "true"}},
-	{Path: "slurm.states.EXTERNAL", Kind: KindBool, Nullable: false, Derived: false, At: 63, Values: []string{"false", "true"}},
-	{Path: "slurm.states.BLOCKED", Kind: KindBool, Nullable: false, Derived: false, At: 64, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWER_DOWN_ASAP", Kind: KindBool, Nullable: false, Derived: false, At: 65, Values: []string{"false", "true"}},
-	{Path: "slurm.states.POWER_DOWN_FORCE", Kind: KindBool, Nullable: false, Derived: false, At: 66, Values: []string{"false", "true"}},
-	{Path: "netbox.listed", Kind: KindBool, Nullable: true, Derived: false, At: 67, Values: []string{"false", "true"}},
+	{Path: "slurm.unmodelled", Kind: KindBool, Nullable: false, Derived: false, At: 32, Values: []string{"false", "true"}},
+	{Path: "slurm.drained", Kind: KindBool, Nullable: true, Derived: true, At: 33, Values: []string{"false", "true"}},
+	{Path: "slurm.states.INVALID", Kind: KindBool, Nullable: false, Derived: false, At: 34, Values: []string{"false", "true"}},
+	{Path: "slurm.states.UNKNOWN", Kind: KindBool, Nullable: false, Derived: false, At: 35, Values: []string{"false", "true"}},
+	{Path: "slurm.states.DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 36, Values: []string{"false", "true"}},
+	{Path: "slurm.states.IDLE", Kind: KindBool, Nullable: false, Derived: false, At: 37, Values: []string{"false", "true"}},
+	{Path: "slurm.states.ALLOCATED", Kind: KindBool, Nullable: false, Derived: false, At: 38, Values: []string{"false", "true"}},
+	{Path: "slurm.states.ERROR", Kind: KindBool, Nullable: false, Derived: false, At: 39, Values: []string{"false", "true"}},
+	{Path: "slurm.states.MIXED", Kind: KindBool, Nullable: false, Derived: false, At: 40, Values: []string{"false", "true"}},
+	{Path: "slurm.states.FUTURE", Kind: KindBool, Nullable: false, Derived: false, At: 41, Values: []string{"false", "true"}},
+	{Path: "slurm.states.RESERVED", Kind: KindBool, Nullable: false, Derived: false, At: 42, Values: []string{"false", "true"}},
+	{Path: "slurm.states.UNDRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 43, Values: []string{"false", "true"}},
+	{Path: "slurm.states.CLOUD", Kind: KindBool, Nullable: false, Derived: false, At: 44, Values: []string{"false", "true"}},
+	{Path: "slurm.states.RESUME", Kind: KindBool, Nullable: false, Derived: false, At: 45, Values: []string{"false", "true"}},
+	{Path: "slurm.states.DRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 46, Values: []string{"false", "true"}},
+	{Path: "slurm.states.COMPLETING", Kind: KindBool, Nullable: false, Derived: false, At: 47, Values: []string{"false", "true"}},
+	{Path: "slurm.states.NOT_RESPONDING", Kind: KindBool, Nullable: false, Derived: false, At: 48, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWERED_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 49, Values: []string{"false", "true"}},
+	{Path: "slurm.states.FAIL", Kind: KindBool, Nullable: false, Derived: false, At: 50, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWERING_UP", Kind: KindBool, Nullable: false, Derived: false, At: 51, Values: []string{"false", "true"}},
+	{Path: "slurm.states.MAINTENANCE", Kind: KindBool, Nullable: false, Derived: false, At: 52, Values: []string{"false", "true"}},
+	{Path: "slurm.states.REBOOT_REQUESTED", Kind: KindBool, Nullable: false, Derived: false, At: 53, Values: []string{"false", "true"}},
+	{Path: "slurm.states.REBOOT_CANCELED", Kind: KindBool, Nullable: false, Derived: false, At: 54, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWERING_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 55, Values: []string{"false", "true"}},
+	{Path: "slurm.states.DYNAMIC_FUTURE", Kind: KindBool, Nullable: false, Derived: false, At: 56, Values: []string{"false", "true"}},
+	{Path: "slurm.states.REBOOT_ISSUED", Kind: KindBool, Nullable: false, Derived: false, At: 57, Values: []string{"false", "true"}},
+	{Path: "slurm.states.PLANNED", Kind: KindBool, Nullable: false, Derived: false, At: 58, Values: []string{"false", "true"}},
+	{Path: "slurm.states.INVALID_REG", Kind: KindBool, Nullable: false, Derived: false, At: 59, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWER_DOWN", Kind: KindBool, Nullable: false, Derived: false, At: 60, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWER_UP", Kind: KindBool, Nullable: false, Derived: false, At: 61, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWER_DRAIN", Kind: KindBool, Nullable: false, Derived: false, At: 62, Values: []string{"false", "true"}},
+	{Path: "slurm.states.DYNAMIC_NORM", Kind: KindBool, Nullable: false, Derived: false, At: 63, Values: []string{"false", "true"}},
+	{Path: "slurm.states.EXTERNAL", Kind: KindBool, Nullable: false, Derived: false, At: 64, Values: []string{"false", "true"}},
+	{Path: "slurm.states.BLOCKED", Kind: KindBool, Nullable: false, Derived: false, At: 65, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWER_DOWN_ASAP", Kind: KindBool, Nullable: false, Derived: false, At: 66, Values: []string{"false", "true"}},
+	{Path: "slurm.states.POWER_DOWN_FORCE", Kind: KindBool, Nullable: false, Derived: false, At: 67, Values: []string{"false", "true"}},
+	{Path: "netbox.listed", Kind: KindBool, Nullable: true, Derived: false, At: 68, Values: []string{"false", "true"}},
 	{Path: "netbox.name", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.Name }},
 	{Path: "netbox.status", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.Status }},
 	{Path: "netbox.role", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.Role }},
@@ -755,22 +757,22 @@ var Fields = []Field{
 	{Path: "netbox.asset_tag", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.AssetTag }},
 	{Path: "netbox.oob_ip", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.OobIP }},
 	{Path: "netbox.resource_class", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.Netbox.ResourceClass }},
-	{Path: "bmc.failures", Kind: KindEnum, Nullable: true, Derived: false, At: 68, Values: []string{"0", "1", "2", "3"}},
-	{Path: "bmc.refusal", Kind: KindEnum, Nullable: true, Derived: false, At: 69, Values: []string{"\"BmcCredentialRefused\"", "\"BmcSessionsFull\"", "\"BmcNotReady\""}},
+	{Path: "bmc.failures", Kind: KindEnum, Nullable: true, Derived: false, At: 69, Values: []string{"0", "1", "2", "3"}},
+	{Path: "bmc.refusal", Kind: KindEnum, Nullable: true, Derived: false, At: 70, Values: []string{"\"BmcCredentialRefused\"", "\"BmcSessionsFull\"", "\"BmcNotReady\""}},
 	{Path: "bmc.power_state", Kind: KindText, Nullable: true, Derived: false, At: -1, Values: []string(nil), Text: func(f *Facts) Text { return f.BMC.PowerState }},
-	{Path: "bmc.chassis_health", Kind: KindEnum, Nullable: true, Derived: false, At: 70, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.processors", Kind: KindEnum, Nullable: true, Derived: false, At: 71, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.memory", Kind: KindEnum, Nullable: true, Derived: false, At: 72, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.storage", Kind: KindEnum, Nullable: true, Derived: false, At: 73, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.network_adapters", Kind: KindEnum, Nullable: true, Derived: false, At: 74, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.power_supplies", Kind: KindEnum, Nullable: true, Derived: false, At: 75, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.thermal", Kind: KindEnum, Nullable: true, Derived: false, At: 76, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.gpus", Kind: KindEnum, Nullable: true, Derived: false, At: 77, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
-	{Path: "bmc.fpgas", Kind: KindEnum, Nullable: true, Derived: false, At: 78, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.chassis_health", Kind: KindEnum, Nullable: true, Derived: false, At: 71, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.processors", Kind: KindEnum, Nullable: true, Derived: false, At: 72, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.memory", Kind: KindEnum, Nullable: true, Derived: false, At: 73, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.storage", Kind: KindEnum, Nullable: true, Derived: false, At: 74, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.network_adapters", Kind: KindEnum, Nullable: true, Derived: false, At: 75, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.power_supplies", Kind: KindEnum, Nullable: true, Derived: false, At: 76, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.thermal", Kind: KindEnum, Nullable: true, Derived: false, At: 77, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.gpus", Kind: KindEnum, Nullable: true, Derived: false, At: 78, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
+	{Path: "bmc.fpgas", Kind: KindEnum, Nullable: true, Derived: false, At: 79, Values: []string{"\"OK\"", "\"Warning\"", "\"Critical\""}},
 }
 
 // Codes holds the code of every finite field at its Field.At.
-type Codes [79]uint8
+type Codes [80]uint8
 
 // Intern fills c from the facts.
 func (f *Facts) Intern(c *Codes) {
@@ -791,68 +793,69 @@ func (f *Facts) Intern(c *Codes) {
 	c[14] = boolCode(f.Site.HasSlurm)
 	c[15] = boolCode(f.Site.HasBMC)
 	c[16] = boolCode(f.Site.HasImaging)
-	c[17] = uint8(f.Site.InventorySource)
-	c[18] = uint8(f.Ironic.Listed)
-	c[19] = uint8(f.Ironic.ProvisionState)
-	c[20] = boolCode(f.Ironic.Unmodelled)
-	c[21] = uint8(f.Ironic.Maintenance)
-	c[22] = uint8(f.Ironic.InstanceBound)
-	c[23] = uint8(f.Ironic.OurMark)
-	c[24] = uint8(f.Ironic.LesseeRole)
-	c[25] = uint8(f.Ironic.CustomerTrait)
-	c[26] = uint8(f.Ironic.Settled)
-	c[27] = uint8(f.Ironic.Overdue)
-	c[28] = uint8(f.Placement.ProviderExists)
-	c[29] = uint8(f.Placement.Allocated)
-	c[30] = uint8(f.Slurm.Listed)
-	c[31] = boolCode(f.Slurm.Unmodelled)
-	c[32] = uint8(f.Slurm.Drained)
-	c[33] = 1 + uint8(f.Slurm.States>>0&1)
-	c[34] = 1 + uint8(f.Slurm.States>>1&1)
-	c[35] = 1 + uint8(f.Slurm.States>>2&1)
-	c[36] = 1 + uint8(f.Slurm.States>>3&1)
-	c[37] = 1 + uint8(f.Slurm.States>>4&1)
-	c[38] = 1 + uint8(f.Slurm.States>>5&1)
-	c[39] = 1 + uint8(f.Slurm.States>>6&1)
-	c[40] = 1 + uint8(f.Slurm.States>>7&1)
-	c[41] = 1 + uint8(f.Slurm.States>>8&1)
-	c[42] = 1 + uint8(f.Slurm.States>>9&1)
-	c[43] = 1 + uint8(f.Slurm.States>>10&1)
-	c[44] = 1 + uint8(f.Slurm.States>>11&1)
-	c[45] = 1 + uint8(f.Slurm.States>>12&1)
-	c[46] = 1 + uint8(f.Slurm.States>>13&1)
-	c[47] = 1 + uint8(f.Slurm.States>>14&1)
-	c[48] = 1 + uint8(f.Slurm.States>>15&1)
-	c[49] = 1 + uint8(f.Slurm.States>>16&1)
-	c[50] = 1 + uint8(f.Slurm.States>>17&1)
-	c[51] = 1 + uint8(f.Slurm.States>>18&1)
-	c[52] = 1 + uint8(f.Slurm.States>>19&1)
-	c[53] = 1 + uint8(f.Slurm.States>>20&1)
-	c[54] = 1 + uint8(f.Slurm.States>>21&1)
-	c[55] = 1 + uint8(f.Slurm.States>>22&1)
-	c[56] = 1 + uint8(f.Slurm.States>>23&1)
-	c[57] = 1 + uint8(f.Slurm.States>>24&1)
-	c[58] = 1 + uint8(f.Slurm.States>>25&1)
-	c[59] = 1 + uint8(f.Slurm.States>>26&1)
-	c[60] = 1 + uint8(f.Slurm.States>>27&1)
-	c[61] = 1 + uint8(f.Slurm.States>>28&1)
-	c[62] = 1 + uint8(f.Slurm.States>>29&1)
-	c[63] = 1 + uint8(f.Slurm.States>>30&1)
-	c[64] = 1 + uint8(f.Slurm.States>>31&1)
-	c[65] = 1 + uint8(f.Slurm.States>>32&1)
-	c[66] = 1 + uint8(f.Slurm.States>>33&1)
-	c[67] = uint8(f.Netbox.Listed)
-	c[68] = uint8(f.BMC.Failures)
-	c[69] = uint8(f.BMC.Refusal)
-	c[70] = uint8(f.BMC.ChassisHealth)
-	c[71] = uint8(f.BMC.Processors)
-	c[72] = uint8(f.BMC.Memory)
-	c[73] = uint8(f.BMC.Storage)
-	c[74] = uint8(f.BMC.NetworkAdapters)
-	c[75] = uint8(f.BMC.PowerSupplies)
-	c[76] = uint8(f.BMC.Thermal)
-	c[77] = uint8(f.BMC.Gpus)
-	c[78] = uint8(f.BMC.Fpgas)
+	c[17] = boolCode(f.Site.EnrolsNodes)
+	c[18] = uint8(f.Site.InventorySource)
+	c[19] = uint8(f.Ironic.Listed)
+	c[20] = uint8(f.Ironic.ProvisionState)
+	c[21] = boolCode(f.Ironic.Unmodelled)
+	c[22] = uint8(f.Ironic.Maintenance)
+	c[23] = uint8(f.Ironic.InstanceBound)
+	c[24] = uint8(f.Ironic.OurMark)
+	c[25] = uint8(f.Ironic.LesseeRole)
+	c[26] = uint8(f.Ironic.CustomerTrait)
+	c[27] = uint8(f.Ironic.Settled)
+	c[28] = uint8(f.Ironic.Overdue)
+	c[29] = uint8(f.Placement.ProviderExists)
+	c[30] = uint8(f.Placement.Allocated)
+	c[31] = uint8(f.Slurm.Listed)
+	c[32] = boolCode(f.Slurm.Unmodelled)
+	c[33] = uint8(f.Slurm.Drained)
+	c[34] = 1 + uint8(f.Slurm.States>>0&1)
+	c[35] = 1 + uint8(f.Slurm.States>>1&1)
+	c[36] = 1 + uint8(f.Slurm.States>>2&1)
+	c[37] = 1 + uint8(f.Slurm.States>>3&1)
+	c[38] = 1 + uint8(f.Slurm.States>>4&1)
+	c[39] = 1 + uint8(f.Slurm.States>>5&1)
+	c[40] = 1 + uint8(f.Slurm.States>>6&1)
+	c[41] = 1 + uint8(f.Slurm.States>>7&1)
+	c[42] = 1 + uint8(f.Slurm.States>>8&1)
+	c[43] = 1 + uint8(f.Slurm.States>>9&1)
+	c[44] = 1 + uint8(f.Slurm.States>>10&1)
+	c[45] = 1 + uint8(f.Slurm.States>>11&1)
+	c[46] = 1 + uint8(f.Slurm.States>>12&1)
+	c[47] = 1 + uint8(f.Slurm.States>>13&1)
+	c[48] = 1 + uint8(f.Slurm.States>>14&1)
+	c[49] = 1 + uint8(f.Slurm.States>>15&1)
+	c[50] = 1 + uint8(f.Slurm.States>>16&1)
+	c[51] = 1 + uint8(f.Slurm.States>>17&1)
+	c[52] = 1 + uint8(f.Slurm.States>>18&1)
+	c[53] = 1 + uint8(f.Slurm.States>>19&1)
+	c[54] = 1 + uint8(f.Slurm.States>>20&1)
+	c[55] = 1 + uint8(f.Slurm.States>>21&1)
+	c[56] = 1 + uint8(f.Slurm.States>>22&1)
+	c[57] = 1 + uint8(f.Slurm.States>>23&1)
+	c[58] = 1 + uint8(f.Slurm.States>>24&1)
+	c[59] = 1 + uint8(f.Slurm.States>>25&1)
+	c[60] = 1 + uint8(f.Slurm.States>>26&1)
+	c[61] = 1 + uint8(f.Slurm.States>>27&1)
+	c[62] = 1 + uint8(f.Slurm.States>>28&1)
+	c[63] = 1 + uint8(f.Slurm.States>>29&1)
+	c[64] = 1 + uint8(f.Slurm.States>>30&1)
+	c[65] = 1 + uint8(f.Slurm.States>>31&1)
+	c[66] = 1 + uint8(f.Slurm.States>>32&1)
+	c[67] = 1 + uint8(f.Slurm.States>>33&1)
+	c[68] = uint8(f.Netbox.Listed)
+	c[69] = uint8(f.BMC.Failures)
+	c[70] = uint8(f.BMC.Refusal)
+	c[71] = uint8(f.BMC.ChassisHealth)
+	c[72] = uint8(f.BMC.Processors)
+	c[73] = uint8(f.BMC.Memory)
+	c[74] = uint8(f.BMC.Storage)
+	c[75] = uint8(f.BMC.NetworkAdapters)
+	c[76] = uint8(f.BMC.PowerSupplies)
+	c[77] = uint8(f.BMC.Thermal)
+	c[78] = uint8(f.BMC.Gpus)
+	c[79] = uint8(f.BMC.Fpgas)
 }
 
 // AppendCanonical appends the form of what a source said.

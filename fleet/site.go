@@ -252,7 +252,8 @@ func (s *SiteSpec) Facts() facts.Site {
 	return facts.Site{
 		Name: s.Name, EngagementMode: s.EngagementMode, PlacementEnabled: s.PlacementEnabled, TraitBased: s.TraitBased,
 		ForceReclaimEnabled: s.ForceReclaimEnabled, BackendVRFFlipAllowed: s.BackendVRFFlipAllowed,
-		HasIronic: s.Has("ironic"), HasSlurm: s.Has("slurm"), HasBMC: s.Has("bmc"), HasImaging: s.images(), InventorySource: s.Inventory,
+		HasIronic: s.Has("ironic"), HasSlurm: s.Has("slurm"), HasBMC: s.Has("bmc"), HasImaging: s.images(), EnrolsNodes: s.Enrolment.Ironic,
+		InventorySource: s.Inventory,
 	}
 }
 

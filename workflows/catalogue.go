@@ -8,13 +8,14 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/workflows/act"
 	"github.com/musterhq/muster/workflows/bmc"
+	"github.com/musterhq/muster/workflows/enrol"
 	"github.com/musterhq/muster/workflows/handover"
 	"github.com/musterhq/muster/workflows/node"
 )
 
 // families are all that this version can do.
 func families() []act.Family {
-	return []act.Family{bmc.Family(), node.Family(), handover.Family()}
+	return []act.Family{bmc.Family(), node.Family(), enrol.Family(), handover.Family()}
 }
 
 // works gives what this version can do with one device, by the slug of the

@@ -12,7 +12,7 @@ import (
 )
 
 // What ran before goes on with this code as it began. The histories are those of
-// TestJobsOutliveTheirWorkersAndTemporal (cmd/muster), which writes them with
+// the tests in cmd/muster that run jobs on a real Temporal, which write them with
 // -update; those of a release stay.
 func TestHistoriesAreReplayed(t *testing.T) {
 	t.Parallel()

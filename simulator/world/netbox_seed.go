@@ -104,7 +104,7 @@ func (s *State) seedCustomFields() {
 		}
 		s.AddObject(&Object{Kind: KindCustomField, Name: f.name, Fields: fields})
 	}
-	for _, tag := range []string{"pilot", "do-not-touch"} {
+	for _, tag := range []string{"pilot", "do-not-touch", "dhcp-configured", "bmc-configured", "ironic-enrolled", "provisioned"} {
 		s.named(KindTag, tag, tag, map[string]any{"color": "9e9e9e"})
 	}
 }

@@ -34,6 +34,16 @@ func Code(err error) codes.Failure {
 	return codes.Failure(coded.Type())
 }
 
+// Message gives what an error of an activity says, without what Temporal puts
+// around it.
+func Message(err error) string {
+	var coded *temporal.ApplicationError
+	if !errors.As(err, &coded) {
+		return err.Error()
+	}
+	return coded.Message()
+}
+
 // LostError says that an activity gave no answer at all, however often it was
 // tried.
 type LostError struct {

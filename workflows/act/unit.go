@@ -46,7 +46,7 @@ func (u *Unit) Text(name string) string {
 
 // Step is one activity at the unit's site.
 type Step struct {
-	Phase   string // as people see it
+	Phase   string // as people see it; "" leaves them with the one before
 	Percent int    // of the whole, when it begins
 	Name    string // of the activity
 
@@ -66,8 +66,10 @@ const HeartbeatTimeout = 10 * time.Second
 // Do runs a step. A cancel of the workflow is waited out: the step has ended when
 // Do returns.
 func (u *Unit) Do(ctx workflow.Context, s Step, in, out any) error {
-	if err := u.Tell(ctx, s.Phase, s.Percent); err != nil {
-		return err
+	if s.Phase != "" {
+		if err := u.Tell(ctx, s.Phase, s.Percent); err != nil {
+			return err
+		}
 	}
 	retries := temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, MaximumAttempts: 8}
 	if s.Tries != 0 {

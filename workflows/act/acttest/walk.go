@@ -50,15 +50,20 @@ func (w *Walk) Note(format string, args ...any) {
 	w.lines = append(w.lines, fmt.Sprintf(format, args...))
 }
 
+// Lines gives what was noted.
+func (w *Walk) Lines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.lines)
+}
+
 // Run runs the workflow and compares what was noted, in its order. The error is
 // the workflow's.
 func (w *Walk) Run(t *testing.T, do act.Workflow, want ...string) error {
 	t.Helper()
 	err := w.Go(t, do)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Equal(w.lines, want) {
-		t.Errorf("it did\n%q\nwant\n%q", w.lines, want)
+	if lines := w.Lines(); !slices.Equal(lines, want) {
+		t.Errorf("it did\n%q\nwant\n%q", lines, want)
 	}
 	return err
 }

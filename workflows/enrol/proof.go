@@ -1,0 +1,52 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+
+	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/workflows/act"
+)
+
+// failure tells of a run that did not succeed.
+type failure struct {
+	act.Target
+	Pinned string `json:"pinned,omitempty"` // the node that it was about; "" where that is not known
+}
+
+// prove notes that the node was shown to be what the device is to be.
+func (e *enrolling) prove(ctx context.Context, in work) error {
+	result, err := e.site.Devices.Prove(ctx, in.Device, in.Node, devices.JobCaller(in.Job))
+	var refused *devices.RefusedError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refused):
+		return act.Final(codes.EnrollmentProofUnavailable, "%v", err)
+	case err != nil:
+		return act.Retry(codes.EnrollmentProofUnavailable, "%v", err)
+	case result.Outcome == devices.ProofSuperseded:
+		return act.Retry(codes.EnrollmentProofUnavailable, "the node %s was validated, and the device still carries the node %s: run the job again once Ironic's listing has shown the new one", in.Node, result.Device.InfrastructureRef)
+	}
+	return nil
+}
+
+// unprove notes that a run did not succeed. What a device has of a proof of this
+// very node stays.
+func (e *enrolling) unprove(ctx context.Context, in failure) error {
+	if in.Pinned == "" {
+		return nil
+	}
+	_, err := e.site.Devices.Unprove(ctx, in.Device, in.Pinned, devices.JobCaller(in.Job))
+	var refused *devices.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refused):
+		return act.Final(codes.EnrollmentProofUnavailable, "%v", err)
+	}
+	return act.Retry(codes.EnrollmentProofUnavailable, "%v", err)
+}

@@ -1,0 +1,62 @@
+package enrol
+
+import (
+	"context"
+	"errors"
+
+	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/redfish"
+	"github.com/musterhq/muster/workflows/act"
+)
+
+// resetter is the BMCs of a site, as far as unenrolment goes.
+type resetter interface {
+	AllowLogin(address string)
+	Login(ctx context.Context, target redfish.Target) error
+	FactoryLogin(ctx context.Context, target redfish.Target) error
+	FactoryReset(ctx context.Context, target redfish.Target) error
+}
+
+// resetBMC sets the BMC to what it came with. Accepted is done. It is asked for once:
+// an answer that is lost counts as a yes.
+func (r *removing) resetBMC(ctx context.Context, in removal) error {
+	d, err := r.site.Device(ctx, in.Device)
+	if err != nil {
+		return err
+	}
+	client, release, err := use[resetter](ctx, r.site, "bmc", codes.BMCUnreachable)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = client.FactoryReset(ctx, targetOf(&d))
+	switch kind := sources.KindOf(err); {
+	case err == nil || errors.Is(err, redfish.ErrUnknownOutcome):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, redfish.ErrNotAllowed) || kind == sources.KindRefused || kind == sources.KindConflict:
+		return act.Final(codes.BMCFactoryResetRefused, "%v", err)
+	case kind == sources.KindForbidden:
+		return r.letsIn(ctx, client, targetOf(&d)) // as it came: an earlier run has reset it
+	}
+	return bmcFailed(ctx, err)
+}
+
+// forget removes the device's own credential for its BMC.
+func (r *removing) forget(ctx context.Context, in removal) error {
+	row, err := r.site.Row(ctx)
+	if err != nil || !storing(&row.Spec) {
+		return err
+	}
+	client, release, err := use[keeper](ctx, r.site, "credentials", codes.CredentialStoreUnavailable)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := client.Delete(ctx, in.Name); err != nil {
+		return failed(ctx, err, codes.CredentialStoreUnavailable, codes.CredentialStoreUnavailable)
+	}
+	return nil
+}
