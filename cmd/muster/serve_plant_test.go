@@ -90,14 +90,14 @@ func newPlant(t *testing.T, database string, adjust ...described) *plant {
 	return p
 }
 
-// fleet runs a simulated fleet of one site and describes that.
+// fleet runs a simulated fleet of two sites and describes the first.
 func (p *plant) fleet(t *testing.T, dir string, adjust []described) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan simulator.Endpoints, 1), make(chan error, 1)
 	go func() {
 		done <- simulator.Run(ctx, simulator.Options{
-			Dir: dir, Shape: world.Shape{Sites: 1, Racks: 1}, Still: true, Ready: func(e simulator.Endpoints) { ready <- e },
+			Dir: dir, Shape: world.Shape{Sites: 2, Racks: 1}, Still: true, Ready: func(e simulator.Endpoints) { ready <- e },
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })

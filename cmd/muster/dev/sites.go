@@ -45,7 +45,7 @@ func (s *simulation) sites(e simulator.Endpoints) ([]fleet.SiteSpec, error) {
 	var specs []fleet.SiteSpec
 	for i := range e.Sites {
 		path := filepath.Join(dir, e.Sites[i].Name+".json")
-		text, err := json.MarshalIndent(describe(&e, &e.Sites[i]), "", "  ")
+		text, err := json.MarshalIndent(Describe(&e, &e.Sites[i]), "", "  ")
 		if err == nil {
 			err = os.WriteFile(path, append(text, '\n'), 0o600)
 		}
@@ -61,8 +61,8 @@ func (s *simulation) sites(e simulator.Endpoints) ([]fleet.SiteSpec, error) {
 	return specs, nil
 }
 
-// describe says a simulated site in the words of a site's file.
-func describe(e *simulator.Endpoints, site *simulator.Site) object {
+// Describe says a simulated site in the words of a site's file.
+func Describe(e *simulator.Endpoints, site *simulator.Site) map[string]any {
 	every := interval(quick, quickMost, e.Devices)
 	sources := object{"netbox": object{"url": site.NetBox, "token": "file:" + e.Secrets.NetBox, "interval": interval(netbox, netboxMost, e.Devices)}}
 	openstack := func(url string) object {
