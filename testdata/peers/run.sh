@@ -13,6 +13,8 @@
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
 #   MUSTER_PEER_REDFISH_TREES   a directory of captured trees of BMCs, NAME.json.gz; passed on
+#   MUSTER_TEMPORAL_BIN          muster-temporal, on which jobs run (default bin/muster-temporal, of `make temporal`);
+#                     without it what needs jobs is skipped
 #   PEER_PACKAGES     the packages to test, one after the other (default the adapters, then the end-to-end tests)
 #
 # It prints each package's result, each skip with its reason, and what failed; with
@@ -169,7 +171,7 @@ if [ ${#slurms[@]} -gt 0 ]; then
   MUSTER_PEER_SLURM=$(IFS=,; echo "${slurms[*]}")
   export MUSTER_PEER_SLURM
 fi
-export MUSTER_PEERS=1
+export MUSTER_PEERS=1 MUSTER_TEMPORAL_BIN=${MUSTER_TEMPORAL_BIN:-$root/bin/muster-temporal}
 
 # tests PACKAGE…: runs them and shows the part of what they say that matters.
 tests() {

@@ -16,6 +16,7 @@ type device struct {
 	Rung              *string `json:"rung"`
 	StatusFresh       bool    `json:"status_fresh"`
 	InfrastructureRef *string `json:"infrastructure_ref"`
+	ValidatedRef      *string `json:"enrollment_validated_ref"`
 	HealthStatus      string  `json:"health_status"`
 	BMCAddress        *string `json:"bmc_address"`
 	Serial            *string `json:"serial"`

@@ -79,14 +79,47 @@ func (n *realNetBox) make(t *testing.T, name, path string, body map[string]any) 
 
 func (n *realNetBox) at(name, path string) string { return fmt.Sprintf("%s%d/", path, n.ids[name]) }
 
+// get reads an object as it is.
+func (n *realNetBox) get(t *testing.T, path string, into any) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url+"/api/"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Token "+n.token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s %v", path, response.Status, err)
+	}
+}
+
+// tag makes a tag that another run may have made already.
+func (n *realNetBox) tag(t *testing.T, slug string) {
+	t.Helper()
+	var found struct{ Count int }
+	if n.get(t, "extras/tags/?slug="+slug, &found); found.Count == 0 {
+		n.make(t, slug, "extras/tags/", map[string]any{"name": slug, "slug": slug})
+	}
+}
+
 // furnish makes the site with one rack and what devices need.
-func (n *realNetBox) furnish(t *testing.T) {
+func (n *realNetBox) furnish(t *testing.T) { n.furnishAs(t, "gpu-node") }
+
+// furnishAs makes the site with one rack, and a role with the slug for what
+// stands in it.
+func (n *realNetBox) furnishAs(t *testing.T, role string) {
 	t.Helper()
 	n.make(t, "site", "dcim/sites/", map[string]any{"name": n.site, "slug": n.site, "status": "active"})
 	n.make(t, "rack", "dcim/racks/", map[string]any{"name": "R7", "site": n.ids["site"], "status": "active", "u_height": 48})
 	n.make(t, "maker", "dcim/manufacturers/", map[string]any{"name": n.site, "slug": n.site})
 	n.make(t, "type", "dcim/device-types/", map[string]any{"manufacturer": n.ids["maker"], "model": n.site, "slug": n.site, "u_height": 1})
-	n.make(t, "role", "dcim/device-roles/", map[string]any{"name": n.site, "slug": "gpu-node", "color": "2196f3"})
+	n.make(t, "role", "dcim/device-roles/", map[string]any{"name": n.site, "slug": role, "color": "2196f3"})
 	t.Cleanup(func() { // another run wants the role's slug
 		n.role(t, "was-"+n.site)
 	})
@@ -134,9 +167,24 @@ func (n *realNetBox) reader(t *testing.T) (token string) {
 	return n.another(t)
 }
 
+// worker makes a user who may what muster's workflows need, and no more, and gives
+// a token of theirs.
+func (n *realNetBox) worker(t *testing.T) (token string) {
+	t.Helper()
+	n.make(t, "user", "users/users/", map[string]any{"username": n.site, "password": "Never-used-here-1"})
+	n.make(t, "sight", "users/permissions/", map[string]any{"name": n.site, "object_types": append([]string{"dcim.interface", "extras.tag"}, sight...), "actions": []string{"view"}, "users": []int{n.ids["user"]}})
+	n.make(t, "hand", "users/permissions/", map[string]any{"name": n.site + "-hand", "object_types": []string{"dcim.device"}, "actions": []string{"change"}, "users": []int{n.ids["user"]}})
+	return n.mint(t, true)
+}
+
 func (n *realNetBox) another(t *testing.T) (token string) {
 	t.Helper()
-	n.ids["token"], token = n.send(t, http.MethodPost, "users/tokens/", map[string]any{"user": n.ids["user"], "version": 1, "write_enabled": false})
+	return n.mint(t, false)
+}
+
+func (n *realNetBox) mint(t *testing.T, writes bool) (token string) {
+	t.Helper()
+	n.ids["token"], token = n.send(t, http.MethodPost, "users/tokens/", map[string]any{"user": n.ids["user"], "version": 1, "write_enabled": writes})
 	if token == "" {
 		t.Fatal("NetBox does not tell the token that it made")
 	}

@@ -21,7 +21,8 @@ import (
 type realPlacement struct {
 	keystone, user, password string
 	ironic                   *ironictest.Ironic
-	sc                       *gophercloud.ServiceClient
+	bare                     *gophercloud.ServiceClient // of that Ironic
+	sc                       *gophercloud.ServiceClient // of Placement
 }
 
 func findPlacement(t *testing.T) *realPlacement {
@@ -52,7 +53,8 @@ func findPlacement(t *testing.T) *realPlacement {
 		t.Fatal(err)
 	}
 	p.sc.Microversion = "1.28"
-	p.ironic = ironictest.Of(node)
+	node.Microversion = "1.82"
+	p.bare, p.ironic = node, ironictest.Of(node)
 	return p
 }
 
