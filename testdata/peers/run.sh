@@ -13,7 +13,7 @@
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
 #   MUSTER_PEER_REDFISH_TREES   a directory of captured trees of BMCs, NAME.json.gz; passed on
-#   MUSTER_TEMPORAL_BIN          muster-temporal, on which jobs run (default bin/muster-temporal, of `make temporal`);
+#   MUSTER_TEMPORAL_BIN   muster-temporal, on which jobs run (default bin/muster-temporal, of `make temporal`);
 #                     without it what needs jobs is skipped
 #   PEER_PACKAGES     the packages to test, one after the other (default the adapters, then the end-to-end tests)
 #
@@ -34,10 +34,12 @@ chmod 755 "$work"                          # its daemons run as users of their o
 say() { printf 'peers: %s\n' "$*" >&2; }
 
 building=
+declare -A pid port
 stop() {
   local code=$? name
   trap - EXIT INT TERM
   [ -z "$building" ] || kill "$building" 2>/dev/null || true
+  for name in "${!pid[@]}"; do wait "${pid[$name]}" || true; done # what is still starting cannot be stopped
   for name in $peers; do
     case $name in
       slurm-*) "$here/slurm-down.sh" "$work/$name" || true ;;
@@ -102,7 +104,6 @@ up() {
 }
 
 say "starting $peers"
-declare -A pid port
 for name in $peers; do
   port[$name]=$next
   next=$((next + 16))
