@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +41,11 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	// Most tests wait for processes of their own: more run at a time than there are
+	// processors, unless the command line says otherwise.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	pgtest.Main(m)
 	if dir, _ := built(); dir != "" {
 		_ = os.RemoveAll(dir)
