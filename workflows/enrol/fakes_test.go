@@ -117,7 +117,7 @@ func (f *fakeBMC) SetPassword(_ context.Context, _ redfish.Target, _ redfish.Acc
 func (f *fakeBMC) FactoryReset(context.Context, redfish.Target) error {
 	lost := f.lostReset
 	if err := f.call("bmc reset", func() (string, error) {
-		if f.stored && f.lets != password {
+		if f.noReset || f.stored && f.lets != password {
 			return "", &sources.Error{Kind: sources.KindForbidden, Op: "reset", Message: "HTTP 401"}
 		}
 		f.lets = factory

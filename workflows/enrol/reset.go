@@ -39,7 +39,20 @@ func (r *removing) resetBMC(ctx context.Context, in removal) error {
 	case errors.Is(err, redfish.ErrNotAllowed) || kind == sources.KindRefused || kind == sources.KindConflict:
 		return act.Final(codes.BMCFactoryResetRefused, "%v", err)
 	case kind == sources.KindForbidden:
-		return r.letsIn(ctx, client, targetOf(&d)) // as it came: an earlier run has reset it
+		return resetBefore(ctx, client, targetOf(&d), err)
+	}
+	return bmcFailed(ctx, err)
+}
+
+// resetBefore looks for why a BMC forbade its reset. It has been reset by an earlier
+// run if it takes the credential that it came with in place of the device's.
+func resetBefore(ctx context.Context, client resetter, target redfish.Target, forbidden error) error {
+	err := client.Login(ctx, target)
+	switch {
+	case err == nil: // it lets in whoever may not reset it
+		return act.Final(codes.BMCFactoryResetRefused, "%v", forbidden)
+	case sources.KindOf(err) == sources.KindForbidden && client.FactoryLogin(ctx, target) == nil:
+		return nil
 	}
 	return bmcFailed(ctx, err)
 }

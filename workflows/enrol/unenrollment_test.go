@@ -226,3 +226,15 @@ func TestAResetIsNotAskedForTwice(t *testing.T) {
 	}
 	w.left(t, "staged")
 }
+
+func TestABMCThatLetsInAndRefusesItsResetKeepsItsCredential(t *testing.T) {
+	t.Parallel()
+	w := inService(t, lab(t, spec()), "c1")
+	w.noReset = true
+	if err := w.run(unenrollment, nil); act.Code(err) != codes.BMCFactoryResetRefused {
+		t.Fatalf("%v, want %q", err, codes.BMCFactoryResetRefused)
+	}
+	if !w.stored {
+		t.Errorf("its credential is gone: %q", w.did)
+	}
+}

@@ -75,6 +75,7 @@ type world struct {
 
 	meanwhile map[string]func() // what happens elsewhere while a call is made
 	lostReset error             // what a reset of the BMC answers after it was done
+	noReset   bool              // the account may log in and may not reset
 	failAt    int               // the call that fails, from 1
 	fault     fault
 
