@@ -19,29 +19,31 @@ type resetter interface {
 }
 
 // resetBMC sets the BMC to what it came with. Accepted is done. It is asked for once:
-// an answer that is lost counts as a yes.
-func (r *removing) resetBMC(ctx context.Context, in removal) error {
+// if the answer is lost, whether it was done is unknown.
+func (r *removing) resetBMC(ctx context.Context, in removal) (unknown bool, err error) {
 	d, err := r.site.Device(ctx, in.Device)
 	if err != nil {
-		return err
+		return false, err
 	}
 	client, release, err := use[resetter](ctx, r.site, "bmc", codes.BMCUnreachable)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
 	err = client.FactoryReset(ctx, targetOf(&d))
 	switch kind := sources.KindOf(err); {
-	case err == nil || errors.Is(err, redfish.ErrUnknownOutcome):
-		return nil
+	case err == nil:
+		return false, nil
+	case errors.Is(err, redfish.ErrUnknownOutcome):
+		return true, nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return false, ctx.Err()
 	case errors.Is(err, redfish.ErrNotAllowed) || kind == sources.KindRefused || kind == sources.KindConflict:
-		return act.Final(codes.BMCFactoryResetRefused, "%v", err)
+		return false, act.Final(codes.BMCFactoryResetRefused, "%v", err)
 	case kind == sources.KindForbidden:
-		return resetBefore(ctx, client, targetOf(&d), err)
+		return false, resetBefore(ctx, client, targetOf(&d), err)
 	}
-	return bmcFailed(ctx, err)
+	return false, bmcFailed(ctx, err)
 }
 
 // resetBefore looks for why a BMC forbade its reset. It has been reset by an earlier

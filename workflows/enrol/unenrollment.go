@@ -61,10 +61,14 @@ func unenrollment(ctx workflow.Context, u *act.Unit) error {
 		}
 	}
 	if r.BMC {
-		if err := reset(ctx, u, r, &w); err != nil {
+		unknown, err := reset(ctx, u, r)
+		if err != nil {
 			return err
 		}
-		if err := u.Do(ctx, step("remove the credential", 90, actForget, codes.CredentialStoreUnavailable), r, nil); err != nil {
+		if unknown {
+			workflow.GetLogger(ctx).Warn("the reset of a BMC is not confirmed: the credential is kept", "device", u.Name)
+			w = append(w, "kept the credential: the reset is not confirmed; run the job again once the BMC answers")
+		} else if err := u.Do(ctx, step("remove the credential", 90, actForget, codes.CredentialStoreUnavailable), r, nil); err != nil {
 			return err
 		}
 	}
@@ -96,24 +100,23 @@ const (
 )
 
 // reset sets the BMC to what it came with. A request that may have been made is
-// never made again: an answer that is lost counts as a yes.
-func reset(ctx workflow.Context, u *act.Unit, r removal, w *warnings) error {
+// never made again: if its answer is lost, or the worker, it is unknown whether the
+// BMC was reset.
+func reset(ctx workflow.Context, u *act.Unit, r removal) (unknown bool, err error) {
 	once := act.Step{Phase: "reset the BMC", Percent: 75, Name: actResetBMC, Lost: codes.BMCUnreachable, Tries: 1}
 	for try := 1; ; try++ {
-		err := u.Do(ctx, once, r, nil)
+		err := u.Do(ctx, once, r, &unknown)
 		var lost *act.LostError
 		switch {
 		case err == nil:
-			return nil
+			return unknown, nil
 		case errors.As(err, &lost):
-			workflow.GetLogger(ctx).Warn("the worker was lost while a BMC was being reset: the reset counts as made", "device", u.Name)
-			*w = append(*w, "the worker was lost while the BMC was being reset, which is not done again")
-			return nil
+			return true, nil
 		case ctx.Err() != nil || try == resetTries || act.IsFinal(err) || act.Code(err) != codes.BMCUnreachable:
-			return err
+			return false, err
 		}
 		if err := workflow.Sleep(ctx, resetPause); err != nil {
-			return err
+			return false, err
 		}
 	}
 }
