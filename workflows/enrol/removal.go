@@ -3,7 +3,6 @@ package enrol
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -31,8 +30,6 @@ type removal struct {
 	Stale    string `json:"stale,omitempty"`    // instance that the node is bound to and Nova does not have
 	Declared bool   `json:"declared,omitempty"` // to the topology service
 }
-
-func (r *removal) mark() string { return fmt.Sprintf("muster:%d", r.Job) }
 
 // deleter is an Ironic, as far as unenrolment goes.
 type deleter interface {
@@ -133,7 +130,12 @@ func (r *removing) unheld(ctx context.Context, in removal) (stale string, err er
 	if err != nil {
 		return "", err
 	}
-	instance, err := r.instance(ctx, in.Node)
+	ironics, done, err := use[deleter](ctx, r.site, "ironic", codes.IronicUnavailable)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	f, instance, err := boundTo(ctx, ironics, in.Node)
 	if err != nil {
 		return "", err
 	}
@@ -145,6 +147,9 @@ func (r *removing) unheld(ctx context.Context, in removal) (stale string, err er
 	}
 	if stale, err = r.unserved(ctx, in.Node, instance); err != nil {
 		return "", err
+	}
+	if stale != "" && f.ProvisionState != facts.ProvisionStateAvailable {
+		return "", node.Unexpected(f, "take off the instance "+stale+", which Nova does not have")
 	}
 	client, release, err := use[providers](ctx, r.site, "placement", codes.PlacementUnavailable)
 	if err != nil {
@@ -167,25 +172,21 @@ func (r *removing) unheld(ctx context.Context, in removal) (stale string, err er
 	return stale, nil
 }
 
-// instance gives what the node is bound to, "" for nothing.
-func (r *removing) instance(ctx context.Context, uuid string) (string, error) {
-	client, release, err := use[deleter](ctx, r.site, "ironic", codes.IronicUnavailable)
-	if err != nil {
-		return "", err
-	}
-	defer release()
+// boundTo gives the node and what it is bound to: nil and "" for one that is gone,
+// "" for nothing.
+func boundTo(ctx context.Context, client node.Getter, uuid string) (*facts.Ironic, string, error) {
 	rec, err := client.Get(ctx, uuid)
 	switch {
 	case errors.Is(err, sources.ErrGone):
-		return "", nil
+		return nil, "", nil
 	case err != nil:
-		return "", failed(ctx, err, codes.IronicUnavailable, codes.IronicUnavailable)
-	case rec.Ironic == nil || rec.Ironic.InstanceBound == facts.Null:
-		return "", act.Retry(codes.IronicUnavailable, "what Ironic says of node %s could not be read whole", uuid)
+		return nil, "", failed(ctx, err, codes.IronicUnavailable, codes.IronicUnavailable)
+	case rec.Ironic == nil || rec.Ironic.InstanceBound == facts.Null || rec.Ironic.ProvisionState.Null():
+		return nil, "", act.Retry(codes.IronicUnavailable, "what Ironic says of node %s could not be read whole", uuid)
 	case rec.Ironic.InstanceBound == facts.False:
-		return "", nil
+		return rec.Ironic, "", nil
 	}
-	return rec.Ironic.InstanceUUID.Value, nil
+	return rec.Ironic, rec.Ironic.InstanceUUID.Value, nil
 }
 
 // unserved refuses a node that Nova has a server on. The instance that Ironic binds
@@ -215,20 +216,25 @@ func (r *removing) unserved(ctx context.Context, uuid, instance string) (stale s
 	return instance, nil
 }
 
-// deleteNode has Ironic forget the node, and reads it gone.
+// deleteNode has Ironic forget the node, and reads it gone. It goes on from where an
+// earlier try, or an earlier job under its own mark, came to.
 func (r *removing) deleteNode(ctx context.Context, in removal) error {
 	client, release, err := use[deleter](ctx, r.site, "ironic", codes.IronicUnavailable)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if in.Stale != "" {
+	f, instance, err := boundTo(ctx, client, in.Node)
+	if f == nil || err != nil {
+		return err
+	}
+	if instance != "" && strings.EqualFold(instance, in.Stale) {
 		if _, err := client.Unbind(ctx, in.Node, in.Stale); err != nil && !errors.Is(err, sources.ErrGone) {
 			return deletion(ctx, err)
 		}
 	}
 	for until := activity.GetInfo(ctx).ScheduledTime.Add(settleWithin); ; {
-		err := client.Delete(ctx, in.Node, in.mark())
+		err := client.Delete(ctx, in.Node, node.MarkOf(f, in.Job))
 		if err == nil || sources.KindOf(err) != sources.KindLocked || r.site.Clock().After(until) {
 			return deletion(ctx, err)
 		}

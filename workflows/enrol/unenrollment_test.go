@@ -113,6 +113,7 @@ func TestWhatAnUnenrolmentIsRefusedFor(t *testing.T) {
 		"a server that Nova confirms":    {nova1, func(w *world) { bound(w); w.servers = []nova.Server{{ID: "i-1", Status: "ACTIVE"}} }, codes.UnenrollmentInstancePresent},
 		"a server that Ironic lost":      {nova1, func(w *world) { w.servers = []nova.Server{{ID: "i-2", Status: "ERROR"}} }, codes.UnenrollmentInstancePresent},
 		"a binding that Nova denies":     {nova1, bound, ""},
+		"one of a node that is in use":   {nova1, func(w *world) { bound(w); w.node.ProvisionState = facts.ProvisionStateActive }, codes.IronicStateUnexpected},
 		"allocations that outlived it":   {nova1, func(w *world) { w.held = []placement.Allocation{{Consumer: "i-3"}} }, codes.UnenrollmentProviderInUse},
 		"without Nova, a bound instance": {ironicAlone, bound, codes.UnenrollmentInstancePresent},
 		"without Nova, none":             {ironicAlone, func(w *world) { w.provider = false }, ""},
@@ -195,6 +196,46 @@ func TestATopologyThatIsNotSyncedIsAWarning(t *testing.T) {
 	w.left(t, "staged")
 	if last := w.phases()[len(w.phases())-1]; !strings.Contains(last, "warning: the topology was not synced") {
 		t.Errorf("nobody is told: %q", w.phases())
+	}
+}
+
+// Ironic takes a binding off an available node only, and a node that is to be
+// deleted is brought to manageable first.
+func TestADeletionThatCameHalfWayGoesOn(t *testing.T) {
+	t.Parallel()
+	site := lab(t, spec())
+	w := inService(t, site, "c1")
+	bound(w)
+	if err := w.run(unenrollment, nil); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(w.calls, "ironic delete") + 1
+	w = inService(t, site, "c2")
+	bound(w)
+	w.meanwhile = map[string]func(){"ironic delete": func() { w.node.ProvisionState = facts.ProvisionStateManageable }}
+	w.failAt, w.fault = at, fault{kind: sources.KindTransient}
+	if err := w.run(unenrollment, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.left(t, "staged")
+}
+
+func TestANodeIsDeletedInOurOwnMaintenanceOnly(t *testing.T) {
+	t.Parallel()
+	site := lab(t, spec())
+	for reason, code := range map[string]codes.Failure{"muster:5 to be deleted": "", "bad fan": codes.MaintenanceForeign} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			w := inService(t, site, strings.Fields(reason)[0])
+			w.node.Maintenance, w.node.MaintenanceReason = facts.True, facts.TextOf(reason)
+			err := w.run(unenrollment, nil)
+			if act.Code(err) != code || code == "" && err != nil {
+				t.Fatalf("%v, want %q", err, code)
+			}
+			if err == nil {
+				w.left(t, "staged")
+			}
+		})
 	}
 }
 

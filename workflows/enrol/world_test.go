@@ -356,14 +356,22 @@ func (f *fakeIronic) Delete(_ context.Context, ref, mark string) error {
 			return "", nil
 		case f.node.InstanceBound == facts.True:
 			return "", conflict("an instance is bound to it")
+		case f.node.Maintenance == facts.True && f.node.MaintenanceReason.Value != mark+" to be deleted":
+			return "", &sources.Error{Kind: sources.KindConflict, Err: ironic.ErrForeign}
 		}
 		f.uuid = ""
 		return "delete node as " + mark, nil
 	})
 }
 
-func (f *fakeIronic) Unbind(context.Context, string, string) (*sources.Record, error) {
+func (f *fakeIronic) Unbind(_ context.Context, _, instance string) (*sources.Record, error) {
 	return f.write("ironic unbind", func() (string, error) {
+		switch {
+		case f.node.InstanceBound == facts.True && f.node.InstanceUUID.Value != instance:
+			return "", conflict("another instance is bound to it")
+		case f.node.ProvisionState != facts.ProvisionStateAvailable:
+			return "", conflict("it is %s, not available", f.node.ProvisionState)
+		}
 		f.node.InstanceBound, f.node.InstanceUUID = facts.False, facts.TextOf("")
 		return "unbind", nil
 	})
