@@ -3,18 +3,21 @@ package enrol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/ironic"
 	"github.com/musterhq/muster/sources/nova"
 	"github.com/musterhq/muster/sources/placement"
 	"github.com/musterhq/muster/sources/redfish"
+	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/workflows/act"
 	"github.com/musterhq/muster/workflows/node"
 )
@@ -73,14 +76,47 @@ func (r *removing) plan(ctx context.Context, in act.Target) (removal, error) {
 		return removal{}, err
 	}
 	defer release()
-	found, err := client.Find(ctx, d.Name) // not joined yet, or what an earlier run has left
+	out.Node, err = r.unjoined(ctx, client, &d)
+	return out, err
+}
+
+// unjoined finds the node of a device whose row carries none: one that is not joined
+// yet, or that an earlier run deleted, whose resource provider may be left. "": there
+// is none.
+func (r *removing) unjoined(ctx context.Context, client deleter, d *fleet.Device) (uuid string, err error) {
+	found, err := client.Find(ctx, d.Name)
 	switch {
 	case err == nil:
-		out.Node = found.Ref
+		return found.Ref, nil
 	case !errors.Is(err, sources.ErrGone):
-		return removal{}, failed(ctx, err, codes.IronicUnavailable, codes.IronicUnavailable)
+		return "", failed(ctx, err, codes.IronicUnavailable, codes.IronicUnavailable)
 	}
-	return out, nil
+	before, err := lastNode(ctx, r.site, d)
+	if before == "" || err != nil {
+		return "", err
+	}
+	switch _, err = client.Get(ctx, before); {
+	case errors.Is(err, sources.ErrGone):
+		return before, nil
+	case err != nil:
+		return "", failed(ctx, err, codes.IronicUnavailable, codes.IronicUnavailable)
+	}
+	return "", nil // by its name it is another device's now
+}
+
+// lastNode gives the uuid of the last node that Ironic was read to have of the
+// device, "" for none.
+func lastNode(ctx context.Context, s *act.Site, d *fleet.Device) (string, error) {
+	stored, err := store.FactsOf(ctx, s.DB, []int64{d.ID})
+	if err != nil {
+		return "", fmt.Errorf("find the last node of %s: %w", d.Name, err)
+	}
+	for i := range stored {
+		if stored[i].Source == "ironic" && stored[i].SiteID == s.ID {
+			return stored[i].Ref, nil
+		}
+	}
+	return "", nil
 }
 
 // preflight refuses what somebody holds, and a machine whose BMC does not let us

@@ -220,6 +220,35 @@ func TestADeletionThatCameHalfWayGoesOn(t *testing.T) {
 	w.left(t, "staged")
 }
 
+// The device's row loses its node once Ironic is read without it.
+func TestAResourceProviderThatOutlivedItsNodeIsDeleted(t *testing.T) {
+	t.Parallel()
+	site := lab(t, spec())
+	for _, c := range []struct {
+		name    string
+		set     func(*world)
+		deletes bool
+	}{
+		{"the node is gone", func(w *world) { w.uuid = "" }, true},
+		{"the node is another device's now", func(w *world) { w.node.Name = facts.TextOf("another") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := inService(t, site, c.name)
+			w.exec(`insert into facts (device_id, source, site_id, ref, ref_gone, hash, body, seen_at) values ($1, 'ironic', $2, $3, true, '\x00', '{}', now())`, w.id, w.site.ID, fmt.Sprint("gone-", w.id))
+			w.exec(`update devices set infrastructure_ref = '' where id = $1`, w.id)
+			w.uuid = fmt.Sprint("gone-", w.id)
+			c.set(w)
+			if err := w.run(unenrollment, nil); err != nil {
+				t.Fatal(err)
+			}
+			if w.provider == c.deletes || slices.ContainsFunc(w.did, func(did string) bool { return strings.HasPrefix(did, "delete node") }) {
+				t.Errorf("provider %t, it did %q", w.provider, w.did)
+			}
+		})
+	}
+}
+
 func TestANodeIsDeletedInOurOwnMaintenanceOnly(t *testing.T) {
 	t.Parallel()
 	site := lab(t, spec())
