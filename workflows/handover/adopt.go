@@ -161,7 +161,9 @@ func (h *hand) giveBack(ctx context.Context, n Node) error {
 	switch {
 	case f.InstanceBound == facts.True:
 		return notOurs(f, "return the lease")
-	case f.Lessee.Value != l.Slurm: // also where this Ironic has no leases
+	case !f.Lessee.Known:
+		return lesseeUnread()
+	case f.Lessee.Value != l.Slurm:
 		return nil
 	}
 	to := l.Enrol

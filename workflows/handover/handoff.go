@@ -139,12 +139,14 @@ func exposed(ctx context.Context, client giver, spec *fleet.SiteSpec, n Node) er
 		return err
 	case whose == ours || leased:
 		return act.Final(codes.IronicStateUnexpected, "%s: it is still ours, leased to %q with instance %s", doing, f.Lessee.Value, orNone(f.InstanceUUID.Value))
+	case spec.Lessees.Slurm != "" && !f.Lessee.Known: // it may be SLURM's
+		return lesseeUnread()
 	case whose == free && f.ProvisionState != facts.ProvisionStateAvailable:
 		return node.Unexpected(f, doing)
 	case spec.TraitBased:
 		return node.Offer(ctx, client, n.UUID, spec.CustomerReadyTrait)
 	case !f.Lessee.Known:
-		return act.Retry(codes.IronicUnavailable, "to whom the node is leased could not be read")
+		return lesseeUnread()
 	case f.Lessee.Value == "" || f.Lessee.Value != spec.Lessees.Enrol && f.Lessee.Value != spec.Lessees.Maintenance:
 		return nil // customers have it already
 	}

@@ -66,6 +66,7 @@ func TestAHandOffReadsAgainWhatItRestsOn(t *testing.T) {
 			"Ironic refuses the trait":             {before: none, found: fails("add trait", sources.KindForbidden), code: codes.CustomerTraitNotAdded},
 			"Ironic is away":                       {before: none, found: fails("add trait", sources.KindTransient), code: codes.IronicUnavailable, again: true},
 			"whose it is is unread":                {before: none, found: func(p *plant) { occupiedBy(customers, "customer", "customer")(p); unleased(p) }, code: codes.IronicUnavailable, again: true},
+			"whether it is SLURM's is unread":      {before: none, found: func(p *plant) { p.f.Traits = nil; unleased(p) }, code: codes.IronicUnavailable, again: true},
 		}},
 		"without NetBox": {direct(inventory(facts.InventorySourceIronic)), map[string]handOffCase{
 			"all is well":        {before: none, did: given},

@@ -64,6 +64,11 @@ func holds(f *facts.Ironic, instance string) bool {
 	return f.InstanceBound == facts.True && strings.EqualFold(f.InstanceUUID.Value, instance)
 }
 
+// lesseeUnread is that nobody knows whether a node is SLURM's.
+func lesseeUnread() error {
+	return act.Retry(codes.IronicUnavailable, "to whom the node is leased could not be read: Ironic must be spoken to in version 1.65 or later")
+}
+
 // leaseFailed gives an error of Ironic over a lease its code.
 func leaseFailed(ctx context.Context, err error) error {
 	switch kind := sources.KindOf(err); {

@@ -197,7 +197,7 @@ func TestWhatAStepDoes(t *testing.T) {
 			"return":                                    {act: actReturn, found: is(leased("slurm")), did: []string{"lease enrol"}},
 			"return: done before":                       {act: actReturn},
 			"return: a customer's lease":                {act: actReturn, found: is(leased("customer"))},
-			"return: no leases":                         {act: actReturn, found: is(unleased)},
+			"return: the lease is unread":               {act: actReturn, found: is(unleased), code: codes.IronicUnavailable, again: true},
 			"return: an instance is on it":              {act: actReturn, found: ours(), code: codes.InstanceNotOurs},
 			"return: Ironic refuses":                    {act: actReturn, found: is(leased("slurm"), fails("lease", sources.KindForbidden)), code: codes.LeaseNotSet},
 		}},
