@@ -82,7 +82,8 @@ type lessor interface {
 	ClearMaintenance(ctx context.Context, ref, mark string, repair ironic.Repair) (*sources.Record, error)
 }
 
-// lease makes a node that of SLURM's project, if the site has one.
+// lease makes a node that of SLURM's project, if the site has one. One that is to
+// be cleaned is taken out of maintenance by the clean.
 func (h *hand) lease(ctx context.Context, n Node) error {
 	site, err := h.site.Row(ctx)
 	if err != nil {
@@ -100,14 +101,14 @@ func (h *hand) lease(ctx context.Context, n Node) error {
 	if err != nil {
 		return err
 	}
-	switch found, err := adoptable(f, &site.Spec); {
-	case err != nil:
+	found, err := adoptable(f, &site.Spec)
+	if err != nil {
 		return err
-	case found.Unclean:
-		return node.Unexpected(f, "lease the node to SLURM")
 	}
-	if err := clearOurs(ctx, client, n, f); err != nil {
-		return err
+	if !found.Unclean {
+		if err := clearOurs(ctx, client, n, f); err != nil {
+			return err
+		}
 	}
 	to := site.Spec.Lessees.Slurm
 	switch {

@@ -59,7 +59,11 @@ func TestWorkIsGoneOnWithWhereItFailed(t *testing.T) {
 		},
 		"a move of a node whose clean failed": {
 			direct(), cleanFailed, move,
-			[]string{"trait off", "maintenance off", "provision manage", "provision provide", "lease slurm", "bind", "deploy", "create in slurm"}, inTests,
+			[]string{"trait off", "lease slurm", "maintenance off", "provision manage", "provision provide", "bind", "deploy", "create in slurm"}, inTests,
+		},
+		"a move of a node whose clean failed, at a site without trait": {
+			direct(legacy), func(p *plant) { cleanFailed(p); p.f.Traits, p.f.Lessee = nil, facts.TextOf("") }, move,
+			[]string{"lease slurm", "maintenance off", "provision manage", "provision provide", "bind", "deploy", "create in slurm"}, inTests,
 		},
 		"a move through Nova": {
 			direct(throughNova), func(*plant) {}, move,

@@ -166,7 +166,7 @@ func (m *machine) is(t *testing.T, status facts.OperationalStatus) {
 // What a job does is decided by custody, and by what it was asked.
 func TestWhichStepsAJobHas(t *testing.T) {
 	t.Parallel()
-	adoption := []string{"at 30 wait until the node comes to rest", actSettle, "at 50 lease the node to SLURM", actLease, "at 55 begin to deploy", actDeploy,
+	adoption := []string{"at 30 wait until the node comes to rest", actSettle, "at 32 lease the node to SLURM", actLease, "at 55 begin to deploy", actDeploy,
 		"at 60 deploy", actAwaitDeploy, "at 90 register in SLURM", actRegister}
 	cordoned := []string{"at 5 take the node from the customers' pool", actCordon}
 	looked := []string{"at 5 look at the node", actLook}

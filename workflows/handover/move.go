@@ -99,13 +99,15 @@ func adopt(ctx workflow.Context, u *act.Unit, n Node) error {
 	if err := u.Do(ctx, await("wait until the node comes to rest", 30, actSettle, codes.IronicUnavailable, settleWithin), n, &found); err != nil {
 		return err
 	}
+	// Before the node can become available: where the lease alone keeps customers
+	// away, they have what is available and leased to nobody.
+	if err := u.Do(ctx, step("lease the node to SLURM", 32, actLease, codes.LeaseNotSet), n, nil); err != nil {
+		return err
+	}
 	if found.Unclean {
 		if err := node.Clean(ctx, u, 35, 40); err != nil {
 			return err
 		}
-	}
-	if err := u.Do(ctx, step("lease the node to SLURM", 50, actLease, codes.LeaseNotSet), n, nil); err != nil {
-		return err
 	}
 	var i Instance
 	minted := Instance{Node: n, Instance: mint(ctx)}
