@@ -105,7 +105,7 @@ func adopt(ctx workflow.Context, u *act.Unit, n Node) error {
 		return err
 	}
 	if found.Unclean {
-		if err := node.Clean(ctx, u, 35, 40); err != nil {
+		if err := node.Clean(ctx, u, n.UUID, 35, 40); err != nil {
 			return err
 		}
 	}

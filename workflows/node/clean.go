@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/ironic"
@@ -36,18 +37,25 @@ type Node struct {
 	UUID   string `json:"uuid"`
 }
 
-func cleanNode(ctx workflow.Context, u *act.Unit) error { return Clean(ctx, u, 5, 30) }
+// Cleaning is a device whose node is to be cleaned.
+type Cleaning struct {
+	act.Target
+	UUID string `json:"uuid,omitempty"` // that the node must be; "" for whichever the device has
+}
+
+func cleanNode(ctx workflow.Context, u *act.Unit) error { return Clean(ctx, u, "", 5, 30) }
 
 // Clean takes a node whose clean failed, or that is manageable, through a clean
 // back to available. The customers' trait stays as it is, unless policy
-// (clean_removes_trait) has it taken off. from and wait are the percents at which
-// it begins and begins to wait.
-func Clean(ctx workflow.Context, u *act.Unit, from, wait int) error {
+// (clean_removes_trait) has it taken off. uuid is the node that the work began on,
+// "" if it begins here; another one is left alone. from and wait are the percents
+// at which it begins and begins to wait.
+func Clean(ctx workflow.Context, u *act.Unit, uuid string, from, wait int) error {
 	var n Node
 	at := func(phase string, percent int, name string) act.Step {
 		return act.Step{Phase: phase, Percent: percent, Name: name, Lost: codes.IronicUnavailable}
 	}
-	if err := u.Do(ctx, at("clear maintenance", from, actCleanPrepare), u.Target(), &n); err != nil {
+	if err := u.Do(ctx, at("clear maintenance", from, actCleanPrepare), Cleaning{u.Target(), uuid}, &n); err != nil {
 		return err
 	}
 	if err := u.Do(ctx, at("make manageable", from+2*(wait-from)/5, actCleanManage), n, nil); err != nil {
@@ -91,16 +99,32 @@ func unowned(f *facts.Ironic, doing string) error {
 	return nil
 }
 
+// inCustody refuses a device of which a partner holds custody: what is on its disks
+// is not ours to destroy.
+func inCustody(d *fleet.Device, doing string) error {
+	switch d.Operational {
+	case facts.OperationalStatusDelegated, facts.OperationalStatusPendingHandover:
+		return act.Final(codes.CustodyChanged, "%s: %s is %s: a partner holds custody of it", doing, d.Name, d.Operational)
+	}
+	return nil
+}
+
 // prepareClean finds the device's node, makes sure that it may be cleaned, and
 // takes it out of maintenance that is ours or Ironic's own.
-func (c *cleaning) prepareClean(ctx context.Context, in act.Target) (Node, error) {
+func (c *cleaning) prepareClean(ctx context.Context, in Cleaning) (Node, error) {
 	const doing = "prepare the clean"
 	d, err := c.site.Device(ctx, in.Device)
 	if err != nil {
 		return Node{}, err
 	}
-	if d.InfrastructureRef == "" {
+	switch {
+	case d.InfrastructureRef == "":
 		return Node{}, act.Final(codes.IronicStateUnexpected, "%s: %s has no node in Ironic", doing, d.Name)
+	case in.UUID != "" && d.InfrastructureRef != in.UUID:
+		return Node{}, act.Final(codes.IronicStateUnexpected, "%s: the device has the node %s by now, the work began on %s", doing, d.InfrastructureRef, in.UUID)
+	}
+	if err := inCustody(&d, doing); err != nil {
+		return Node{}, err
 	}
 	n := Node{Job: in.Job, Device: in.Device, UUID: d.InfrastructureRef}
 	client, release, err := open(ctx, c.site)
@@ -162,6 +186,15 @@ func (c *cleaning) manage(ctx context.Context, n Node) error {
 // once: a node that is found in clean failed again has had its clean.
 func (c *cleaning) provide(ctx context.Context, n Node) error {
 	const doing = "begin to clean"
+	if n.Device != 0 {
+		d, err := c.site.Device(ctx, n.Device)
+		if err != nil {
+			return err
+		}
+		if err := inCustody(&d, doing); err != nil {
+			return err
+		}
+	}
 	client, release, err := open(ctx, c.site)
 	if err != nil {
 		return err

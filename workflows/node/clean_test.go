@@ -156,7 +156,7 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 			}
 			var in any = Node{Job: 7, Device: device, UUID: "u"}
 			if c.act == actCleanPrepare {
-				in = act.Target{Job: 7, Device: device}
+				in = Cleaning{Target: act.Target{Job: 7, Device: device}}
 			}
 			_, err := acttest.Run(s, Family(), c.act, in)
 			var coded *temporal.ApplicationError
@@ -168,6 +168,44 @@ func TestWhatAStepOfACleanDoes(t *testing.T) {
 			}
 			if !slices.Equal(c.b.asked, c.asks) {
 				t.Errorf("it asked for %q, want %q", c.b.asked, c.asks)
+			}
+		})
+	}
+}
+
+// What a clean destroys is that of the machine and the custody that it was begun in.
+func TestACleanLeavesAloneWhatIsNotItsNodeAnyMore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		act    string
+		uuid   string // of the node that the work began on
+		status facts.OperationalStatus
+		asks   []string
+		code   codes.Failure
+	}{
+		"prepare: the node that it began on":   {actCleanPrepare, "u", facts.OperationalStatusFailed, []string{"clear muster:7"}, ""},
+		"prepare: another node by now":         {actCleanPrepare, "v", facts.OperationalStatusFailed, nil, codes.IronicStateUnexpected},
+		"prepare: delegated by now":            {actCleanPrepare, "u", facts.OperationalStatusDelegated, nil, codes.CustodyChanged},
+		"prepare: to be handed over, unpinned": {actCleanPrepare, "", facts.OperationalStatusPendingHandover, nil, codes.CustodyChanged},
+		"provide: delegated by now":            {actCleanProvide, "u", facts.OperationalStatusDelegated, nil, codes.CustodyChanged},
+		"provide: to be handed over by now":    {actCleanProvide, "u", facts.OperationalStatusPendingHandover, nil, codes.CustodyChanged},
+		"provide: ours still":                  {actCleanProvide, "u", facts.OperationalStatusFailed, []string{"provide"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := found(facts.ProvisionStateManageable)
+			s := acttest.Site(t, pgtest.Template(t, "bare", acttest.Database(nil)), acttest.Lab(), acttest.Clients{"ironic": b}, loaded(t, shipped))
+			device := acttest.Device(t, s, "c1", c.status, "u")
+			var in any = Node{Job: 7, Device: device, UUID: c.uuid}
+			if c.act == actCleanPrepare {
+				in = Cleaning{act.Target{Job: 7, Device: device}, c.uuid}
+			}
+			_, err := acttest.Run(s, Family(), c.act, in)
+			if act.Code(err) != c.code || c.code == "" && err != nil {
+				t.Errorf("%v, want %q", err, c.code)
+			}
+			if !slices.Equal(b.asked, c.asks) {
+				t.Errorf("it asked for %q, want %q", b.asked, c.asks)
 			}
 		})
 	}
@@ -234,8 +272,8 @@ func TestACleanGoesStepByStep(t *testing.T) {
 				return nil
 			}
 			n := Node{Job: 7, UUID: "u"}
-			w.Act(actCleanPrepare, func(_ context.Context, in act.Target) (Node, error) {
-				if in != (act.Target{Job: 7, Device: 9}) {
+			w.Act(actCleanPrepare, func(_ context.Context, in Cleaning) (Node, error) {
+				if in != (Cleaning{Target: act.Target{Job: 7, Device: 9}}) {
 					t.Errorf("prepared %+v", in)
 				}
 				return n, answer("prepare")
