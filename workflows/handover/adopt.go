@@ -167,18 +167,26 @@ func (h *hand) giveBack(ctx context.Context, n Node) error {
 	case f.Lessee.Value != l.Slurm:
 		return nil
 	}
-	to := l.Enrol
-	if site.Spec.EngagementMode == facts.EngagementModeFullyManaged && !site.Spec.TraitBased {
-		to = l.Maintenance
-		if to == "" {
-			to = l.Enrol
-		}
-	}
+	to := reserve(&site.Spec)
 	if to == "" {
-		return act.Final(codes.LeaseNotSet, "the site names no project that the lease could be returned to: set lessees.enrol, at a site without trait lessees.maintenance")
+		return noReserve()
 	}
 	if _, err := client.SetLessee(ctx, n.UUID, l.Slurm, to); err != nil {
 		return leaseFailed(ctx, err)
 	}
 	return nil
+}
+
+// reserve is the project that leases a node which neither SLURM nor a customer has;
+// "" if the site names none.
+func reserve(spec *fleet.SiteSpec) string {
+	l := spec.Lessees
+	if spec.EngagementMode == facts.EngagementModeFullyManaged && !spec.TraitBased && l.Maintenance != "" {
+		return l.Maintenance
+	}
+	return l.Enrol
+}
+
+func noReserve() error {
+	return act.Final(codes.LeaseNotSet, "the site names no project that the lease could be returned to: set lessees.enrol, at a site without trait lessees.maintenance")
 }

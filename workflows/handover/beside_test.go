@@ -142,6 +142,12 @@ type netboxes struct{ *plant }
 
 func (p *netboxes) Get(context.Context, string) (*sources.Record, error) {
 	p.mu.Lock()
+	came := p.came
+	p.mu.Unlock()
+	if came != nil {
+		<-came
+	}
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.call("netbox", func() error {
 		if p.plant.netbox == "" {

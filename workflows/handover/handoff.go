@@ -3,6 +3,9 @@ package handover
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/facts"
@@ -24,15 +27,96 @@ var refusals = map[devices.HandOffCode]codes.Failure{
 	devices.HandOffInventory:    codes.ReleaseInventoryNotActive,
 }
 
-// handOff gives a device to its customers: right before, and with the device's row
-// held, everything that it rests on is read again.
+// handOff gives a device to its customers. What is refused after an earlier try may
+// be in their reach by that one: it is taken back.
 func (h *hand) handOff(ctx context.Context, in HandOff) error {
 	site, err := h.site.Row(ctx)
 	if err != nil {
 		return err
 	}
+	err = h.give(ctx, in, &site)
+	if in.Delegate || activity.GetInfo(ctx).Attempt == 1 || !keeps(err) {
+		return err
+	}
+	what, failed := h.takeBack(ctx, &site.Spec, in.Node)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case failed != nil && !act.IsFinal(failed):
+		return act.Retry(act.Code(failed), "%s; an earlier try may have given it to customers, and it could not be taken back: %s", act.Message(err), act.Message(failed))
+	case failed != nil:
+		what = "an earlier try may have given it to customers, and it could not be taken back, do it by hand: " + act.Message(failed)
+	case what == "":
+		return err
+	}
+	return act.Final(act.Code(err), "%s; %s", act.Message(err), what)
+}
+
+// keeps reports that an error is what keeps a device from its customer.
+func keeps(err error) bool {
+	if err == nil || !act.IsFinal(err) {
+		return false
+	}
+	for _, code := range refusals {
+		if act.Code(err) == code {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack takes a node out of its customers' reach and says what was done; "" if
+// it is in nobody's. Whoever has it by now keeps it.
+func (h *hand) takeBack(ctx context.Context, spec *fleet.SiteSpec, n Node) (string, error) {
+	client, release, err := openIronic[interface {
+		lessor
+		RemoveTrait(ctx context.Context, ref, trait string) (*sources.Record, error)
+	}](ctx, h)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	f, err := node.Read(ctx, client, n.UUID)
+	switch {
+	case err != nil:
+		return "", err
+	case spec.TraitBased && f.Traits != nil && !slices.Contains(f.Traits, spec.CustomerReadyTrait):
+		return "", nil
+	case spec.TraitBased:
+		if err := node.Withdraw(ctx, client, n.UUID, spec.CustomerReadyTrait); err != nil {
+			return "", err
+		}
+		return "the customers' trait, which an earlier try may have given the node, was taken off again" + stays(f), nil
+	case !f.Lessee.Known:
+		return "", lesseeUnread()
+	case f.Lessee.Value != "":
+		return "", nil
+	case f.InstanceBound == facts.True:
+		return "the node is in its customers' reach, leased to nobody" + stays(f), nil
+	}
+	to := reserve(spec)
+	if to == "" {
+		return "", noReserve()
+	}
+	if _, err := client.SetLessee(ctx, n.UUID, "", to); err != nil {
+		return "", leaseFailed(ctx, err)
+	}
+	return "the lease, which an earlier try may have ended, was made again", nil
+}
+
+// stays tells of an instance that is on a node which is taken back.
+func stays(f *facts.Ironic) string {
+	if f.InstanceBound != facts.True {
+		return ""
+	}
+	return "; the instance " + f.InstanceUUID.Value + " is on it and stays"
+}
+
+// give gives a device to its customers: right before, and with the device's row
+// held, everything that it rests on is read again.
+func (h *hand) give(ctx context.Context, in HandOff, site *fleet.Site) error {
 	if site.Spec.InventorySource() == "netbox" {
-		if err := h.active(ctx, in.Node, &site); err != nil {
+		if err := h.active(ctx, in.Node, site); err != nil {
 			return err
 		}
 	}
@@ -48,7 +132,7 @@ func (h *hand) handOff(ctx context.Context, in HandOff) error {
 			return expose(ctx, held, client, &site.Spec, in.Node, d)
 		}
 	}
-	err = h.site.Devices.HandOff(ctx, order, write)
+	err := h.site.Devices.HandOff(ctx, order, write)
 	var refused *devices.HandOffRefused
 	switch {
 	case err == nil:

@@ -3,7 +3,10 @@ package handover
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/facts"
@@ -125,6 +128,73 @@ func (c handOffCase) try(t *testing.T, w *world) {
 	}
 	if d, err := m.site.Device(t.Context(), m.device); err != nil || (d.Operational == facts.OperationalStatusDelegated) != (c.delegate && c.code == "") {
 		t.Errorf("it is %s (%v)", d.Operational, err)
+	}
+}
+
+// A machine that an earlier try gave to customers is out of their reach again when
+// a later one is refused.
+func TestWhatIsRefusedAfterATryIsTakenBack(t *testing.T) {
+	triage := "update devices set in_triage = true, entered_triage_at = now() where id = $1"
+	for name, c := range map[string]struct {
+		spec    fleet.SiteSpec
+		found   func(*plant)
+		lost    string
+		comes   string // SQL on the device
+		changes func(*plant)
+		did     []string
+		code    codes.Failure
+		says    string
+	}{
+		"by the trait": {spec: direct(), lost: "add trait", comes: triage,
+			did: []string{"trait on", "trait off"}, code: codes.ReleaseHoldRefused, says: "taken off again"},
+		"NetBox says rma by then": {spec: direct(), lost: "add trait", changes: func(p *plant) { p.netbox = "rma" },
+			did: []string{"trait on", "trait off"}, code: codes.ReleaseInventoryNotActive, says: "taken off again"},
+		"the device has another node by then": {spec: direct(), lost: "add trait", comes: elsewhere,
+			did: []string{"trait on", "trait off"}, code: codes.EnrollmentProofMissing, says: "taken off again"},
+		"the customer's server is on it by then": {spec: direct(), lost: "add trait", comes: triage, changes: occupiedBy(customers, "customer", "customer"),
+			did: []string{"trait on", "trait off"}, code: codes.ReleaseHoldRefused, says: customers + " is on it and stays"},
+		"nothing had come about": {spec: direct(), lost: "get", comes: triage, code: codes.ReleaseHoldRefused},
+		"by the lease": {spec: direct(legacy), found: leased("maintenance"), lost: "lease", comes: triage,
+			did: []string{"lease ", "lease maintenance"}, code: codes.ReleaseHoldRefused, says: "was made again"},
+		"by the lease, and a customer has it": {spec: direct(legacy), found: leased("maintenance"), lost: "lease", comes: triage, changes: occupiedBy(customers, "", ""),
+			did: []string{"lease "}, code: codes.ReleaseHoldRefused, says: customers + " is on it and stays"},
+		"no hold came": {spec: direct(), lost: "add trait", did: []string{"trait on"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.spec)
+			p := newPlant(func(p *plant) { p.f.Traits, p.lost = nil, c.lost })
+			if c.found != nil {
+				c.found(p)
+			}
+			m := w.machine(t, p)
+			p.then = func() {
+				if c.changes != nil {
+					c.changes(p)
+				}
+				came := make(chan struct{})
+				p.came = came
+				go func() { // the device's row is held until the write has returned
+					defer close(came)
+					if c.comes == "" {
+						return
+					}
+					if _, err := m.site.DB.Exec(t.Context(), c.comes, m.device); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			walk := acttest.NewWalk(nil)
+			walk.Family(&m.site, Family())
+			err := walk.Go(t, func(ctx workflow.Context, u *act.Unit) error {
+				return u.Do(ctx, step("", 0, actHandOff, codes.CustomerTraitNotAdded), HandOff{Node: Node{Job: 7, Device: m.device, Name: m.name, UUID: m.uuid}}, nil)
+			})
+			if act.Code(err) != c.code || c.code == "" && err != nil || c.says != "" && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.code)
+			}
+			if !slices.Equal(p.did, c.did) {
+				t.Errorf("it did %q, want %q", p.did, c.did)
+			}
+		})
 	}
 }
 

@@ -40,7 +40,10 @@ type plant struct {
 	after  bool // having taken effect
 	failed string
 	broken map[string]error
-	looked func() // called at each look at the node
+	looked func()          // called at each look at the node
+	lost   string          // the first such call takes effect, and its answer is lost
+	then   func()          // called when that has come about
+	came   <-chan struct{} // NetBox is asked after that
 }
 
 const theNode = "11111111-2222-4333-8444-555555555555"
@@ -81,6 +84,11 @@ func (p *plant) call(name string, effect func() error) error {
 	err := effect()
 	if p.calls == p.failAt {
 		return errRefused
+	}
+	if p.lost == name && err == nil {
+		p.lost = ""
+		p.then()
+		return &sources.Error{Kind: sources.KindTransient, Op: name, Message: "no answer"}
 	}
 	return err
 }
