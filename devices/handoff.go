@@ -45,7 +45,8 @@ const (
 )
 
 // HandOffRefused says what keeps a device. Nothing was changed, and asking again
-// changes nothing by itself.
+// changes nothing by itself. What an earlier call wrote whose end is not known is
+// the caller's to take back.
 type HandOffRefused struct {
 	Code    HandOffCode
 	Message string // what to do about it

@@ -225,7 +225,16 @@ func conformBind(t *testing.T, p *peer) {
 // mark, which Unbind removes.
 func tornDown(t *testing.T, p *peer, c *Client, id string, d Deployment) {
 	t.Helper()
-	must(t, p.admin.Undeploy(t.Context(), id))
+	_, err := c.Undeploy(t.Context(), id, p.instance())
+	wantKind(t, err, sources.KindConflict)
+	for range 2 {
+		must(t, errOf(c.Undeploy(t.Context(), id, d.Instance)))
+		r, err := c.Settle(t.Context(), id, patience)
+		must(t, err)
+		if r.Ironic.ProvisionState != facts.ProvisionStateAvailable || r.Ironic.InstanceBound != facts.False {
+			t.Fatalf("%+v", r.Ironic)
+		}
+	}
 	info, err := c.Details(t.Context(), id)
 	must(t, err)
 	if len(info.InstanceInfo) != 0 || info.Extra["muster"] != Mark(d.Job, d.Instance) {

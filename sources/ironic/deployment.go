@@ -22,6 +22,7 @@ type Deployment struct {
 	Checksum string // of the image, or the URL of one; "" for none
 	RootGB   int    // of the root partition, 0 for a whole disk
 	Hostname string // for the config drive; "" leaves the node's name
+	Lessee   string // project that must have the lease when the node is bound; "" for any
 	Keys     []string
 }
 
@@ -81,8 +82,8 @@ func markOf(o *observation) string {
 }
 
 // Bind makes a node that of an instance of ours, in one request: the instance,
-// its image and our mark. The node must be available, without an instance and
-// not in maintenance; or be bound so already, in whatever state. Deploy then
+// its image and our mark. The node must be available, without an instance, leased
+// as the deployment says, and not in maintenance; or be bound so already, in whatever state. Deploy then
 // puts the image on it.
 func (c *Client) Bind(ctx context.Context, ref string, d Deployment) (*sources.Record, error) {
 	const op = "bind an instance to an ironic node"
@@ -117,6 +118,10 @@ func (d *Deployment) bindable(op string, o *observation) (bool, error) {
 		return false, refused(sources.KindConflict, op, "the instance %s is bound to it", f.InstanceUUID.Value)
 	case f.ProvisionState != facts.ProvisionStateAvailable:
 		return false, refused(sources.KindConflict, op, "it is %s, not available%s", f.ProvisionState, lastError(o))
+	case d.Lessee != "" && !f.Lessee.Known:
+		return false, unread(op, "lessee")
+	case d.Lessee != "" && f.Lessee.Value != d.Lessee:
+		return false, refused(sources.KindConflict, op, "it is leased to %q by now, not to %q", f.Lessee.Value, d.Lessee)
 	case f.Maintenance == facts.True:
 		return false, refused(sources.KindConflict, op, "it is in maintenance, in which Ironic deploys nothing; the reason: %s", f.MaintenanceReason.Value)
 	}
@@ -153,6 +158,35 @@ func (c *Client) Deploy(ctx context.Context, ref string, d Deployment) (*sources
 			return refused(sources.KindConflict, op, "the deployment failed%s", lastError(o))
 		}
 		return nil
+	})
+}
+
+// Undeploy asks Ironic to tear down an instance, and comes back when Ironic has
+// begun, or when the node is on its way to available or there already; Settle waits
+// for the end. A node that another instance is bound to, or none while it is
+// anywhere else, is a conflict: that is looked at before each request.
+func (c *Client) Undeploy(ctx context.Context, ref, instance string) (*sources.Record, error) {
+	const op = "tear down an instance by ironic"
+	if instance == "" {
+		return nil, refused(sources.KindRefused, op, "no instance is named")
+	}
+	return c.provision(ctx, ref, nodes.ProvisionStateOpts{Target: nodes.TargetDeleted}, func(o *observation) error {
+		f := o.facts
+		switch {
+		case f.ProvisionState.Null() || f.InstanceBound == facts.Null || !f.Reservation.Known:
+			return unread(op, "state, instance or reservation")
+		case f.InstanceBound == facts.True && strings.EqualFold(f.InstanceUUID.Value, instance):
+			return nil
+		case f.InstanceBound == facts.True:
+			return refused(sources.KindConflict, op, "the instance %s is bound to it, not %s", f.InstanceUUID.Value, instance)
+		case !f.ProvisionState.Stable() && f.TargetProvisionState.Value == facts.ProvisionStateAvailable.String():
+			return nil // on its way, nothing is sent
+		case f.ProvisionState == facts.ProvisionStateAvailable && f.Reservation.Value == "":
+			return nil // there
+		case f.ProvisionState == facts.ProvisionStateAvailable:
+			return refused(sources.KindLocked, op, "it is available, and locked by %s", f.Reservation.Value)
+		}
+		return refused(sources.KindConflict, op, "the instance %s is not bound to it any more, and it is %s%s", instance, f.ProvisionState, lastError(o))
 	})
 }
 

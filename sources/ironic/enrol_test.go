@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/sources"
 )
@@ -35,10 +36,11 @@ var acts = map[string]struct {
 	"port": {"enroll", nil, func(ctx context.Context, c *Client) error {
 		return c.AddPort(ctx, "u", NewPort{MAC: "02:00:00:00:00:01"})
 	}},
-	"delete": {"manageable", nil, func(ctx context.Context, c *Client) error { return c.Delete(ctx, "u", "muster:7") }},
-	"bind":   {"available", nil, func(ctx context.Context, c *Client) error { return errOf(c.Bind(ctx, "u", ours)) }},
-	"deploy": {"available", bound, func(ctx context.Context, c *Client) error { return errOf(c.Deploy(ctx, "u", ours)) }},
-	"unbind": {"available", bound, func(ctx context.Context, c *Client) error { return errOf(c.Unbind(ctx, "u", instanceID)) }},
+	"delete":   {"manageable", nil, func(ctx context.Context, c *Client) error { return c.Delete(ctx, "u", "muster:7") }},
+	"bind":     {"available", nil, func(ctx context.Context, c *Client) error { return errOf(c.Bind(ctx, "u", ours)) }},
+	"deploy":   {"available", bound, func(ctx context.Context, c *Client) error { return errOf(c.Deploy(ctx, "u", ours)) }},
+	"undeploy": {"active", bound, func(ctx context.Context, c *Client) error { return errOf(c.Undeploy(ctx, "u", instanceID)) }},
+	"unbind":   {"available", bound, func(ctx context.Context, c *Client) error { return errOf(c.Unbind(ctx, "u", instanceID)) }},
 }
 
 func TestALostAnswerToAnActIsFoundByReading(t *testing.T) {
@@ -54,7 +56,7 @@ func TestALostAnswerToAnActIsFoundByReading(t *testing.T) {
 			t.Errorf("%s: %v after the writes %v", name, err, f.written())
 		}
 		f.after = nil
-		if err := act.write(t.Context(), c); err != nil || name != "deploy" && len(f.written()) != 1 {
+		if err := act.write(t.Context(), c); err != nil || name != "deploy" && name != "undeploy" && len(f.written()) != 1 {
 			t.Errorf("%s again: %v after the writes %v", name, err, f.written())
 		}
 	}
@@ -152,6 +154,56 @@ func TestABindingThatLosesTheRaceIsAConflict(t *testing.T) {
 	if len(f.written()) != 0 {
 		t.Errorf("written: %v", f.written())
 	}
+}
+
+// A node that is another's by the time at which its lock is let go is neither torn
+// down nor bound: it may be its customer's.
+func TestAWaitForTheLockEndsWithWhoseTheNodeIs(t *testing.T) {
+	t.Parallel()
+	const other = "99999999-2222-4333-8444-555555555555"
+	leased := ours
+	leased.Lessee = "slurm"
+	locked := func(state string, more, meanwhile map[string]any) (*fake, *Client) {
+		f, c := writer(t, state, more)
+		f.set("u", map[string]any{"reservation": "cond-1"})
+		c.config.HTTP.Wait = func(context.Context, time.Duration) error {
+			f.set("u", meanwhile)
+			f.set("u", map[string]any{"reservation": nil})
+			return nil
+		}
+		return f, c
+	}
+	for name, c := range map[string]struct {
+		state     string
+		more      map[string]any
+		meanwhile map[string]any
+		write     func(c *Client) error
+		kind      sources.Kind // "" it is done
+		writes    int
+	}{
+		"torn down: a customer's meanwhile": {"active", bound(), map[string]any{"instance_uuid": other}, func(c *Client) error { return errOf(c.Undeploy(t.Context(), "u", instanceID)) }, sources.KindConflict, 1},
+		"torn down: unbound meanwhile":      {"active", bound(), map[string]any{"instance_uuid": nil}, func(c *Client) error { return errOf(c.Undeploy(t.Context(), "u", instanceID)) }, sources.KindConflict, 1},
+		"torn down: clean meanwhile": {"active", bound(), map[string]any{"instance_uuid": nil, "provision_state": "available"},
+			func(c *Client) error { return errOf(c.Undeploy(t.Context(), "u", instanceID)) }, "", 1},
+		"torn down: being cleaned meanwhile": {"active", bound(), map[string]any{"instance_uuid": nil, "provision_state": "cleaning", "target_provision_state": "available"},
+			func(c *Client) error { return errOf(c.Undeploy(t.Context(), "u", instanceID)) }, "", 1},
+		"torn down: ours still":                {"active", bound(), nil, func(c *Client) error { return errOf(c.Undeploy(t.Context(), "u", instanceID)) }, "", 2},
+		"bound: given to customers meanwhile":  {"available", map[string]any{"lessee": "slurm"}, map[string]any{"lessee": nil}, func(c *Client) error { return errOf(c.Bind(t.Context(), "u", leased)) }, sources.KindConflict, 1},
+		"bound: ours still":                    {"available", map[string]any{"lessee": "slurm"}, nil, func(c *Client) error { return errOf(c.Bind(t.Context(), "u", leased)) }, "", 2},
+		"bound: whose it is cannot be read by": {"available", map[string]any{"lessee": "slurm"}, map[string]any{"lessee": 7}, func(c *Client) error { return errOf(c.Bind(t.Context(), "u", leased)) }, sources.KindTransient, 1},
+	} {
+		f, client := locked(c.state, c.more, c.meanwhile)
+		err := c.write(client)
+		switch {
+		case c.kind == "" && err != nil, c.kind != "" && (err == nil || sources.KindOf(err) != c.kind):
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := f.written(); len(got) != c.writes {
+			t.Errorf("%s: written %q", name, got)
+		}
+	}
+	_, c := writer(t, "active", nil)
+	wantKind(t, errOf(c.Undeploy(t.Context(), "u", "")), sources.KindRefused)
 }
 
 // A node that is given an instance while it is brought to manageable is not

@@ -76,6 +76,7 @@ func (h *hand) byIronic(ctx context.Context, spec *fleet.SiteSpec, client deploy
 	d := ironic.Deployment{
 		Job: strconv.FormatInt(in.Job, 10), Instance: in.Instance,
 		Source: image.Image, Checksum: image.Checksum, RootGB: image.RootGB, Hostname: in.Name, Keys: image.SSHKeys,
+		Lessee: spec.Lessees.Slurm,
 	}
 	if f.InstanceBound == facts.True { // of an earlier job, which came no further
 		details, err := client.Details(ctx, in.UUID)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/musterhq/muster/facts"
@@ -20,7 +19,7 @@ import (
 // provisioner is an Ironic, as far as taking instances off nodes goes.
 type provisioner interface {
 	node.Getter
-	SetProvision(ctx context.Context, ref string, verb nodes.ProvisionStateOpts) (*sources.Record, error)
+	Undeploy(ctx context.Context, ref, instance string) (*sources.Record, error)
 }
 
 // servers are those of a Nova, as far as deleting one goes.
@@ -124,7 +123,7 @@ func (h *hand) erase(ctx context.Context, client provisioner, in Instance, f *fa
 	if leaving(f) {
 		return nil
 	}
-	if _, err := client.SetProvision(ctx, in.UUID, nodes.ProvisionStateOpts{Target: nodes.TargetDeleted}); err != nil {
+	if _, err := client.Undeploy(ctx, in.UUID, in.Instance); err != nil {
 		return ironicFailed(ctx, err, codes.InstanceDeleteFailed)
 	}
 	return nil

@@ -217,13 +217,22 @@ func (p *ironics) SetProvision(_ context.Context, _ string, verb nodes.Provision
 	return p.change("provision", func() error {
 		p.note("provision %s", verb.Target)
 		switch verb.Target {
-		case nodes.TargetDeleted:
-			p.tearDown()
 		case nodes.TargetManage:
 			p.f.ProvisionState = facts.ProvisionStateManageable
 		case nodes.TargetProvide:
 			p.begin(facts.ProvisionStateAvailable, facts.ProvisionStateCleaning)
 		}
+		return nil
+	})
+}
+
+func (p *ironics) Undeploy(_ context.Context, _, instance string) (*sources.Record, error) {
+	return p.change("provision", func() error {
+		if p.f.InstanceUUID.Value != instance {
+			return conflict("another instance is on it")
+		}
+		p.note("provision deleted")
+		p.tearDown()
 		return nil
 	})
 }
@@ -248,6 +257,8 @@ func (p *ironics) Bind(_ context.Context, _ string, d ironic.Deployment) (*sourc
 		switch {
 		case p.mark == mark && p.f.InstanceUUID.Value == d.Instance:
 			return nil
+		case d.Lessee != "" && p.f.Lessee.Value != d.Lessee:
+			return conflict("it is leased to %q", p.f.Lessee.Value)
 		case p.f.InstanceUUID.Value != "" || p.f.ProvisionState != facts.ProvisionStateAvailable:
 			return conflict("it is bound, or not available")
 		}
