@@ -56,9 +56,17 @@ func (h *hand) deploy(ctx context.Context, in Instance) (Instance, error) {
 		return in, node.Unexpected(f, "deploy the node")
 	}
 	if site.Spec.Serves("nova") {
-		return h.byNova(ctx, &site.Spec, in, f)
+		return h.byNova(ctx, &site.Spec, client, in, f)
 	}
 	return h.byIronic(ctx, &site.Spec, client, in, f)
+}
+
+// stillLeased adds to a refusal what the move itself has changed by then.
+func stillLeased(err error, spec *fleet.SiteSpec) error {
+	if act.Code(err) != codes.InstanceNotOurs || spec.Lessees.Slurm == "" {
+		return err
+	}
+	return act.Final(codes.InstanceNotOurs, "%s; the node stays leased to SLURM's project, %s: give the lease back by hand if the customer is to keep it", act.Message(err), spec.Lessees.Slurm)
 }
 
 // byIronic deploys by Ironic alone, under a binding of ours.
@@ -112,13 +120,24 @@ type creator interface {
 
 // byNova has Nova put a server of SLURM's project on the node, once: the one that
 // the node is bound to, else the only one with the machine's name, is that of an
-// earlier try.
-func (h *hand) byNova(ctx context.Context, spec *fleet.SiteSpec, in Instance, f *facts.Ironic) (Instance, error) {
-	in.Nova = true
+// earlier try. A server that a customer had scheduled to the node before it was
+// cordoned is not ours, whatever the lease says.
+func (h *hand) byNova(ctx context.Context, spec *fleet.SiteSpec, client deployer, in Instance, f *facts.Ironic) (Instance, error) {
 	if f.InstanceBound == facts.True {
-		in.Instance = f.InstanceUUID.Value
-		return in, nil
+		bound := in
+		bound.Instance = f.InstanceUUID.Value
+		switch kept, err := h.kept(ctx, spec, bound, f); {
+		case act.Code(err) == codes.InstanceDeleteFailed:
+			return in, act.Final(codes.ImageServerFailed, "nothing was deployed: %s", act.Message(err))
+		case err != nil:
+			return in, stillLeased(err, spec)
+		case !kept: // bound by us, of before the site had Nova
+			return h.byIronic(ctx, spec, client, in, f)
+		}
+		bound.Nova = true
+		return bound, nil
 	}
+	in.Nova = true
 	if !spec.Serves("imaging") {
 		return in, act.Final(codes.ImageServerRefused, "the site %s says of no image that Nova is to deploy: set imaging.nova", spec.Name)
 	}
@@ -135,7 +154,7 @@ func (h *hand) byNova(ctx context.Context, spec *fleet.SiteSpec, in Instance, f 
 		return in, act.Final(codes.ImageServerAmbiguous, "the project of SLURM has %d servers called %s: %s", len(named), in.Name, ids(named))
 	case len(named) == 1:
 		in.Instance = named[0].ID
-		return in, usable(&named[0], in)
+		return in, usable(&named[0], in, spec)
 	}
 	own, release, err := open[creator](ctx, h, "imaging", codes.NovaUnavailable)
 	if err != nil {
@@ -159,10 +178,12 @@ func ids(servers []nova.Server) string {
 	return strings.Join(all, ", ")
 }
 
-// usable refuses a server that is on another node, or in a state that it does not
-// leave. It is not deleted.
-func usable(s *nova.Server, in Instance) error {
+// usable refuses a server that is another project's or on another node, or in a
+// state that it does not leave. It is not deleted.
+func usable(s *nova.Server, in Instance, spec *fleet.SiteSpec) error {
 	switch {
+	case s.Project != spec.Lessees.Slurm:
+		return stillLeased(act.Final(codes.InstanceNotOurs, "the server %s (%s) is of the project %s, not of SLURM's", s.ID, s.Name, s.Project), spec)
 	case s.Terminal():
 		return act.Final(codes.ImageServerFailed, "the server %s (%s) is in %s: %s", s.ID, s.Name, s.Status, s.Fault)
 	case s.Node != "" && !strings.EqualFold(s.Node, in.UUID):
@@ -173,6 +194,10 @@ func usable(s *nova.Server, in Instance) error {
 
 // awaitDeploy waits until the image is on the node. It only looks.
 func (h *hand) awaitDeploy(ctx context.Context, in Instance) error {
+	site, err := h.site.Row(ctx)
+	if err != nil {
+		return err
+	}
 	client, release, err := openIronic[node.Getter](ctx, h)
 	if err != nil {
 		return err
@@ -180,14 +205,15 @@ func (h *hand) awaitDeploy(ctx context.Context, in Instance) error {
 	defer release()
 	until := activity.GetInfo(ctx).ScheduledTime.Add(deployWithin)
 	return h.watch(ctx, client, in.UUID, until, codes.IronicDeployFailed, func(f *facts.Ironic) (bool, error) {
+		if f.InstanceBound == facts.True && !holds(f, in.Instance) { // also while Nova still looks for a place
+			return false, stillLeased(notOurs(f, "deploy the node"), &site.Spec)
+		}
 		if in.Nova {
-			if there, err := h.served(ctx, in); err != nil || !there {
+			if there, err := h.served(ctx, in, &site.Spec); err != nil || !there {
 				return false, err
 			}
 		}
 		switch bound := f.InstanceBound == facts.True; {
-		case bound && !holds(f, in.Instance):
-			return false, notOurs(f, "deploy the node")
 		case !bound && in.Nova: // Nova binds it when it comes to it
 			return false, nil
 		case !bound:
@@ -207,7 +233,7 @@ func (h *hand) awaitDeploy(ctx context.Context, in Instance) error {
 
 // served reports that Nova says of a server that it was built; whether it runs,
 // SLURM will tell.
-func (h *hand) served(ctx context.Context, in Instance) (bool, error) {
+func (h *hand) served(ctx context.Context, in Instance, spec *fleet.SiteSpec) (bool, error) {
 	all, release, err := open[finder](ctx, h, "nova", codes.NovaUnavailable)
 	if err != nil {
 		return false, err
@@ -220,5 +246,5 @@ func (h *hand) served(ctx context.Context, in Instance) (bool, error) {
 	case err != nil:
 		return false, novaFailed(ctx, err, codes.NovaUnavailable)
 	}
-	return s.Status == "ACTIVE" || s.Status == "SHUTOFF", usable(s, in)
+	return s.Status == "ACTIVE" || s.Status == "SHUTOFF", usable(s, in, spec)
 }

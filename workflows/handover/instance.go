@@ -226,7 +226,7 @@ func (h *hand) kept(ctx context.Context, spec *fleet.SiteSpec, in Instance, f *f
 	case errors.Is(err, sources.ErrGone) && f.OurMark == facts.True: // of before the site had Nova
 		return false, nil
 	case errors.Is(err, sources.ErrGone):
-		return false, act.Final(codes.InstanceDeleteFailed, "Nova has no server %s, to which the node is bound: clear the binding by hand", in.Instance)
+		return false, act.Final(codes.InstanceDeleteFailed, "Nova has no server %s, to which the node is bound: the binding is stale, clear the node's instance_uuid by hand, then run the job again", in.Instance)
 	case err != nil:
 		return false, novaFailed(ctx, err, codes.InstanceDeleteFailed)
 	case s.Project != spec.Lessees.Slurm:
