@@ -102,7 +102,9 @@ func (p *novas) Servers(_ context.Context, f nova.Filter) (found []nova.Server, 
 	defer p.mu.Unlock()
 	err = p.call("servers", func() error {
 		for _, id := range slices.Sorted(maps.Keys(p.plant.servers)) {
-			if s := p.plant.servers[id]; s.Name == f.Name && s.Project == f.Project {
+			s := p.plant.servers[id]
+			s.NodeKnown = true
+			if s.Name == f.Name && s.Project == f.Project {
 				found = append(found, s)
 			}
 		}

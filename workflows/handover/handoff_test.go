@@ -349,3 +349,52 @@ func TestAServerIsRecoveredByItsName(t *testing.T) {
 		})
 	}
 }
+
+// A server that Nova has not yet put on its node is what a release of that node has
+// to delete, or it would come to the customers' machine.
+func TestAReleaseFindsTheServerThatIsOnItsWay(t *testing.T) {
+	w := newWorld(t, direct(throughNova))
+	for name, c := range map[string]struct {
+		there []nova.Server
+		found string
+		code  codes.Failure
+	}{
+		"none":                     {},
+		"one, without a node yet":  {[]nova.Server{{Status: "BUILD"}}, "s0", ""},
+		"one, on this node":        {[]nova.Server{{Status: "ACTIVE", Node: "this"}}, "s0", ""},
+		"one that failed":          {[]nova.Server{{Status: "ERROR"}}, "s0", ""},
+		"one, on another node":     {[]nova.Server{{Status: "ACTIVE", Node: theNode}}, "", ""},
+		"one that was put away":    {[]nova.Server{{Status: "SHELVED_OFFLOADED"}}, "", ""},
+		"one, and one elsewhere":   {[]nova.Server{{Status: "BUILD"}, {Status: "ACTIVE", Node: theNode}}, "s0", ""},
+		"two, without a node":      {[]nova.Server{{Status: "BUILD"}, {Status: "BUILD"}}, "", codes.ImageServerAmbiguous},
+		"one of a customer's name": {[]nova.Server{{Status: "BUILD", Project: "customer"}}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := w.machine(t, newPlant(leased("slurm")))
+			for i, s := range c.there {
+				s.ID, s.Name = fmt.Sprintf("s%d", i), m.name
+				if s.Project == "" {
+					s.Project = "slurm"
+				}
+				if s.Node == "this" {
+					s.Node = m.uuid
+				}
+				m.servers[s.ID] = s
+			}
+			var got Occupied
+			value, err := acttest.Run(&m.site, Family(), actLook, act.Target{Job: 7, Device: m.device})
+			if act.Code(err) != c.code {
+				t.Fatalf("%v, want %q", err, c.code)
+			}
+			if err == nil && (value.Get(&got) != nil || got.Instance.Instance != c.found || got.Nova != (c.found != "") || got.Foreign) {
+				t.Errorf("it is %+v", got)
+			}
+			if err != nil || c.found == "" {
+				return
+			}
+			if _, err := acttest.Run(&m.site, Family(), actRemove, got.Instance); err != nil || !slices.Equal(m.did, []string{"delete server"}) {
+				t.Errorf("it did %q: %v", m.did, err)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -161,10 +162,51 @@ func (h *hand) look(ctx context.Context, in act.Target) (Occupied, error) {
 		if found.Nova, err = h.kept(ctx, &site.Spec, found.Instance, f); err != nil {
 			return found, err
 		}
+	case whose == foreign:
+		found.Foreign = true
 	default:
-		found.Foreign = whose == foreign
+		s, err := h.coming(ctx, &site.Spec, n)
+		if err != nil || s == nil {
+			return found, err
+		}
+		found.Instance.Instance, found.Nova = s.ID, true
 	}
 	return found, nil
+}
+
+// coming finds the server of a move that was broken off, which Nova may yet put on
+// a free node: the only one with the machine's name in SLURM's project that is on
+// no other node. nil for none.
+func (h *hand) coming(ctx context.Context, spec *fleet.SiteSpec, n Node) (*nova.Server, error) {
+	if !spec.Serves("nova") || spec.Lessees.Slurm == "" {
+		return nil, nil
+	}
+	all, release, err := open[finder](ctx, h, "nova", codes.NovaUnavailable)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	named, err := all.Servers(ctx, nova.Filter{Name: n.Name, Project: spec.Lessees.Slurm})
+	if err != nil {
+		return nil, novaFailed(ctx, err, codes.NovaUnavailable)
+	}
+	var found []nova.Server
+	for i := range named {
+		switch s := &named[i]; {
+		case s.Node == "" && !s.NodeKnown:
+			return nil, act.Final(codes.NovaUnavailable, "Nova hides the node of server %s (%s): the user needs a role that may see where servers are", s.ID, s.Name)
+		case s.Node == "" && strings.HasPrefix(s.Status, "SHELVED"): // put away by a person
+		case s.Node == "" || strings.EqualFold(s.Node, n.UUID):
+			found = append(found, *s)
+		}
+	}
+	switch {
+	case len(found) > 1:
+		return nil, act.Final(codes.ImageServerAmbiguous, "the project of SLURM has %d servers called %s, which may yet come to the node: %s", len(found), n.Name, ids(found))
+	case len(found) == 1:
+		return &found[0], nil
+	}
+	return nil, nil
 }
 
 // remove deletes the instance that we bound.
@@ -189,7 +231,11 @@ func (h *hand) remove(ctx context.Context, in Instance) (Instance, error) {
 		return in, err
 	case whose == free:
 		in.Nova = site.Spec.Serves("nova")
-		return in, nil
+		s, err := h.coming(ctx, &site.Spec, in.Node)
+		if err != nil || s == nil || s.ID != in.Instance {
+			return in, err
+		}
+		return in, h.erase(ctx, client, in, f)
 	case whose == foreign || !holds(f, in.Instance):
 		return in, notOurs(f, doing)
 	}

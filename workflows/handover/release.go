@@ -25,7 +25,7 @@ const drainWithin = 24 * time.Hour
 // Occupied is what a release finds on a device's node. A device without a node
 // has UUID "".
 type Occupied struct {
-	Instance      // that we bound
+	Instance      // that we bound, or had Nova put there
 	Foreign  bool `json:"foreign,omitempty"` // somebody else's instance is on it
 }
 
