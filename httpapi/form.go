@@ -15,6 +15,10 @@ import (
 // formHandler does what a form asks for, and gives the page to show then.
 type formHandler func(r *request) (next string, err error)
 
+// maxForm bounds the forms of pages, in bytes: a reason of 1000 characters takes
+// twelve times as many in one.
+const maxForm = 16 << 10
+
 const formFields = "application/x-www-form-urlencoded"
 
 // formToken is what a form must show to be followed: a page that another site

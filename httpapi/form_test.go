@@ -239,3 +239,18 @@ func TestAFormCancelsAJob(t *testing.T) {
 	}
 	v.send(cancel).says(http.StatusConflict, "job_terminal")
 }
+
+// The longest reason that a job may have goes through a form, whatever is in it.
+func TestAFormTakesTheLongestReason(t *testing.T) {
+	w := newWorld(t)
+	job := w.submit("verify_connectivity", nil, w.bear(w.lab, "gpu-1", node(ready)))
+	page := fmt.Sprintf("/ui/jobs/%d/", job)
+	v := w.visit(works...)
+	cancel := v.open(page).forms()["cancel"]
+	v.send(cancel, "reason", strings.Repeat("🔧", 6000)).says(http.StatusRequestEntityTooLarge, "body_too_large", "16384 bytes")
+	long := strings.Repeat("🔧", 1000)
+	if a := v.send(cancel, "reason", long); a.Status != http.StatusSeeOther {
+		t.Fatalf("answered %d %s", a.Status, a.Body)
+	}
+	v.open(page).says(http.StatusOK, "cancelled", long)
+}

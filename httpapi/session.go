@@ -9,7 +9,7 @@ import (
 const (
 	sessionCookie = "muster_session"
 	sessionFor    = 12 * time.Hour
-	maxForm       = 4 << 10 // bytes
+	maxLogin      = 4 << 10 // bytes of its form
 )
 
 // session reads the token that a session was made from. The cookie never goes
@@ -30,7 +30,7 @@ func (s *Server) loginLink(w http.ResponseWriter, r *http.Request) {
 
 // login makes a session by the form.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		s.failPage(w, r, refuse(http.StatusBadRequest, "request_invalid", "the form is not readable"))
 		return
