@@ -81,6 +81,24 @@ func (p *slurms) Remove(_ context.Context, _, mark string) (*slurm.Change, error
 	return &slurm.Change{Outcome: outcome, Facts: p.facts()}, err
 }
 
+func (p *slurms) Resume(_ context.Context, _, mark string) (*slurm.Change, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.call("resume", func() error {
+		switch {
+		case !p.inSlurm:
+			return sources.ErrGone
+		case p.states.Has(facts.SlurmDrain) && p.drainer != mark:
+			return conflict("drained by %s", p.drainer)
+		case p.states.Has(facts.SlurmDrain):
+			p.note("undrain")
+			p.states, p.drainer = p.states&^facts.SlurmDrain, ""
+		}
+		return nil
+	})
+	return &slurm.Change{Facts: p.facts()}, err
+}
+
 type novas struct{ *plant }
 
 func (p *novas) Server(_ context.Context, uuid string) (s *nova.Server, err error) {

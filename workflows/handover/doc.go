@@ -23,7 +23,7 @@ func Family() act.Family {
 			return map[string]any{
 				actCordon: h.cordon, actReclaim: h.reclaim, actSettle: h.settle, actLease: h.lease, actDeploy: h.deploy, actAwaitDeploy: h.awaitDeploy,
 				actRegister: h.register, actWithdraw: h.withdraw,
-				actLook: h.look, actDrain: h.drain, actRemove: h.remove, actUnbind: h.unbind, actReturn: h.giveBack, actHandOff: h.handOff,
+				actLook: h.look, actDrain: h.drain, actUndrain: h.undrain, actRemove: h.remove, actUnbind: h.unbind, actReturn: h.giveBack, actHandOff: h.handOff,
 				actAwaitGone: h.awaitGone,
 			}
 		},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/musterhq/muster/devices"
@@ -394,6 +395,37 @@ func TestAReleaseFindsTheServerThatIsOnItsWay(t *testing.T) {
 			}
 			if _, err := acttest.Run(&m.site, Family(), actRemove, got.Instance); err != nil || !slices.Equal(m.did, []string{"delete server"}) {
 				t.Errorf("it did %q: %v", m.did, err)
+			}
+		})
+	}
+}
+
+// A release that ends before anything was deleted leaves no drain of its own.
+func TestAReleaseThatEndsInItsDrainTakesItBack(t *testing.T) {
+	t.Parallel()
+	for name, cancels := range map[string]bool{"by a cancel": true, "because it fails": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := Node{Job: 7, Device: 9, Name: "c1", UUID: theNode}
+			w := acttest.NewWalk(managed())
+			w.Act(actLook, func(act.Target) (Occupied, error) { return Occupied{Instance: Instance{Node: n}}, nil })
+			w.Act(actDrain, func(Node) error {
+				if cancels {
+					w.Env.CancelWorkflow()
+					return temporal.NewCanceledError()
+				}
+				return act.Final(codes.SlurmDrainTimeout, "work is left")
+			})
+			undrained := 0
+			w.Act(actUndrain, func(in Node) error {
+				if undrained++; in != n {
+					t.Errorf("it ends the drain of %+v", in)
+				}
+				return nil
+			})
+			err := w.Go(t, release)
+			if cancelled := temporal.IsCanceledError(err); cancelled != cancels || !cancels && act.Code(err) != codes.SlurmDrainTimeout || undrained != 1 {
+				t.Errorf("%v, having ended its drain %d times", err, undrained)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 const (
 	actLook    = "release_look"
 	actDrain   = "release_drain"
+	actUndrain = "release_undrain"
 	actRemove  = "release_instance"
 	actUnbind  = "release_unbind"
 	actReturn  = "release_lease"
@@ -70,7 +71,7 @@ func release(ctx workflow.Context, u *act.Unit) error {
 // withdraw takes a node out of SLURM, our instance off it, and its lease back.
 func withdraw(ctx workflow.Context, u *act.Unit, i Instance) error {
 	if err := u.Do(ctx, await("drain the node and take it out of SLURM", 10, actDrain, codes.SlurmUnavailable, drainWithin), i.Node, nil); err != nil {
-		return err
+		return stay(ctx, u, i.Node, err)
 	}
 	if i.UUID == "" {
 		return nil
@@ -87,4 +88,16 @@ func withdraw(ctx workflow.Context, u *act.Unit, i Instance) error {
 		return err
 	}
 	return u.Do(ctx, step("return the lease", 85, actReturn, codes.LeaseNotSet), i.Node, nil)
+}
+
+// stay ends our drain of a node whose release ends before anything of it was
+// deleted, also when that is by a cancel. failed is why.
+func stay(ctx workflow.Context, u *act.Unit, n Node, failed error) error {
+	apart, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	err := u.Do(apart, act.Step{Name: actUndrain, Lost: codes.SlurmUnavailable}, n, nil)
+	if code := act.Code(failed); err != nil && code != "" {
+		return act.Final(code, "%s; and our drain of the node could not be ended: %s", act.Message(failed), act.Message(err))
+	}
+	return failed
 }

@@ -21,6 +21,7 @@ type cluster interface {
 	Get(ctx context.Context, name string) (*sources.Record, error)
 	Register(ctx context.Context, name, mark string) (*slurm.Change, error)
 	Remove(ctx context.Context, name, mark string) (*slurm.Change, error)
+	Resume(ctx context.Context, name, mark string) (*slurm.Change, error)
 }
 
 // openCluster gives the site's SLURM and the name that a device has there; a nil
@@ -124,6 +125,24 @@ func (h *hand) drain(ctx context.Context, n Node) error {
 		}
 		return false, fmt.Sprintf("SLURM still shows %s as %s", name, states(&change.Facts)), nil
 	})
+}
+
+// undrain ends the drain that this job made, of a node that it did not take out of
+// SLURM after all. What is anybody else's stays.
+func (h *hand) undrain(ctx context.Context, n Node) error {
+	c, release, name, err := h.openCluster(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if c == nil {
+		return nil
+	}
+	_, err = c.Resume(ctx, name, markOf(n))
+	if err == nil || errors.Is(err, sources.ErrGone) || sources.KindOf(err) == sources.KindConflict {
+		return nil
+	}
+	return slurmFailed(ctx, err, codes.SlurmRemoveFailed)
 }
 
 func reason(f *facts.Slurm) string {
