@@ -21,11 +21,11 @@ func (p *slurms) facts() facts.Slurm {
 	return facts.Slurm{Listed: facts.True, States: p.states, DrainMark: p.drainer, Reason: facts.TextOf(p.drainer)}
 }
 
-func (p *slurms) Get(context.Context, string) (*sources.Record, error) {
+func (p *slurms) Get(_ context.Context, name string) (*sources.Record, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.call("get slurm", func() error {
-		if !p.inSlurm {
+		if !p.inSlurm || p.called != "" && name != p.called {
 			return sources.ErrGone
 		}
 		return nil
@@ -59,11 +59,14 @@ func (p *slurms) Register(_ context.Context, _, mark string) (*slurm.Change, err
 	return &slurm.Change{Outcome: outcome, Facts: p.facts()}, err
 }
 
-func (p *slurms) Remove(_ context.Context, _, mark string) (*slurm.Change, error) {
+func (p *slurms) Remove(_ context.Context, name, mark string) (*slurm.Change, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	outcome := slurm.Removed
 	err := p.call("remove", func() error {
+		if p.called != "" && name != p.called {
+			return nil
+		}
 		if !p.states.Has(facts.SlurmDrain) {
 			p.note("drain")
 			p.drainer = mark

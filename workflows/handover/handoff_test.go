@@ -430,3 +430,36 @@ func TestAReleaseThatEndsInItsDrainTakesItBack(t *testing.T) {
 		})
 	}
 }
+
+// A machine is out of SLURM only if SLURM, asked by the name that it has there, says
+// so, or a whole listing lacked it: what runs on it would die with its disks.
+func TestADrainConcludesNothingFromAGuessedName(t *testing.T) {
+	const (
+		known  = `insert into facts (device_id, site_id, source, ref, ref_gone, hash, body, seen_at) select id, site_id, 'slurm', 'Node-1', true, '\x00000000000000000000000000000000', '{}', now() from devices where id = $1`
+		unread = "delete from watermarks where site_id = (select site_id from devices where id = $1)"
+	)
+	for name, c := range map[string]struct {
+		rows   []string
+		called string
+		did    []string
+		code   codes.Failure
+	}{
+		"the name that SLURM showed once":      {[]string{unread, known}, "Node-1", []string{"drain"}, ""},
+		"the device's name in small letters":   {nil, "rack-7", []string{"drain"}, ""},
+		"no name of its, of all that it lists": {nil, "other", nil, ""},
+		"no name of its, and unread":           {[]string{unread}, "other", nil, codes.SlurmUnavailable},
+		"its name, and unread":                 {[]string{unread}, "Rack-7", []string{"drain"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, direct())
+			m := w.machine(t, newPlant(inCluster, func(p *plant) { p.jobs, p.called = 0, c.called }))
+			for _, row := range c.rows {
+				m.exec(t, row)
+			}
+			_, err := acttest.Run(&m.site, Family(), actDrain, Node{Job: 7, Device: m.device, Name: "Rack-7", UUID: m.uuid})
+			if act.Code(err) != c.code || c.code == "" && err != nil || !slices.Equal(m.did, c.did) {
+				t.Errorf("it did %q: %v", m.did, err)
+			}
+		})
+	}
+}

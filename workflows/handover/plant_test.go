@@ -26,6 +26,7 @@ type plant struct {
 	ahead []facts.ProvisionState // that the node goes through
 
 	inSlurm bool
+	called  string // its name there, "" for any
 	states  facts.SlurmStates
 	drainer string // whose the drain is
 	jobs    int    // looks until the node is idle

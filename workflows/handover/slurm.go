@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/slurm"
@@ -24,35 +26,83 @@ type cluster interface {
 	Resume(ctx context.Context, name, mark string) (*slurm.Change, error)
 }
 
-// openCluster gives the site's SLURM and the name that a device has there; a nil
-// cluster: the site has none.
-func (h *hand) openCluster(ctx context.Context, n Node) (c cluster, release func(), name string, err error) {
+// inSLURM is a device in its site's SLURM.
+type inSLURM struct {
+	cluster
+	name  string // by which SLURM has it, or would
+	known bool   // SLURM has been read: it showed the name, or a whole listing lacked it
+}
+
+// openCluster gives the site's SLURM and the name that a device has there, which is
+// kept when SLURM stops to show it; nil: the site has none.
+func (h *hand) openCluster(ctx context.Context, n Node) (*inSLURM, func(), error) {
 	site, err := h.site.Row(ctx)
 	if err != nil || !site.Spec.Has("slurm") {
-		return nil, func() {}, "", err
+		return nil, func() {}, err
 	}
-	if name, err = h.refOf(ctx, n, "slurm"); err != nil {
-		return nil, nil, "", err
+	in := inSLURM{name: n.Name}
+	stored, err := h.stored(ctx, n, "slurm")
+	if err != nil {
+		return nil, nil, err
 	}
-	if name == "" {
-		name = n.Name
+	if in.known = stored != nil; in.known {
+		in.name = stored.Ref
+	} else {
+		marks, err := store.Watermarks(ctx, h.site.DB, h.site.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		in.known = !marks["slurm"].At.IsZero()
 	}
-	c, release, err = open[cluster](ctx, h, "slurm", codes.SlurmUnavailable)
-	return c, release, name, err
+	var release func()
+	in.cluster, release, err = open[cluster](ctx, h, "slurm", codes.SlurmUnavailable)
+	return &in, release, err
+}
+
+// find reads the node. Names of devices have no case, SLURM's have one: a device in
+// capitals is looked for in small letters too. What SLURM lacks by a name that was
+// only guessed is not known to be absent.
+func (in *inSLURM) find(ctx context.Context) (*sources.Record, error) {
+	r, err := in.Get(ctx, in.name)
+	if small := strings.ToLower(in.name); errors.Is(err, sources.ErrGone) && small != in.name {
+		var again error
+		if r, again = in.Get(ctx, small); !errors.Is(again, sources.ErrGone) {
+			in.name, err = small, again
+		}
+	}
+	return r, err
+}
+
+// unread refuses to take a node for absent of which SLURM was never asked.
+func (in *inSLURM) unread() error {
+	if in.known {
+		return nil
+	}
+	return act.Final(codes.SlurmUnavailable, "SLURM has no node %s, and has not been read whole yet: whether it has the machine by another name is not known; run the job again when it was", in.name)
+}
+
+// stored gives what a source said of the device, also when it lists it no more; nil
+// where it never did.
+func (h *hand) stored(ctx context.Context, n Node, source string) (*fleet.Stored, error) {
+	stored, err := store.FactsOf(ctx, h.site.DB, []int64{n.Device})
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored {
+		if stored[i].Source == source && stored[i].Ref != "" {
+			return &stored[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // refOf gives what a source knows the device by, "" where it does not list it.
 func (h *hand) refOf(ctx context.Context, n Node, source string) (string, error) {
-	stored, err := store.FactsOf(ctx, h.site.DB, []int64{n.Device})
-	if err != nil {
+	stored, err := h.stored(ctx, n, source)
+	if err != nil || stored == nil || stored.RefGone {
 		return "", err
 	}
-	for _, s := range stored {
-		if s.Source == source && !s.RefGone {
-			return s.Ref, nil
-		}
-	}
-	return "", nil
+	return stored.Ref, nil
 }
 
 func markOf(n Node) string { return fmt.Sprintf("muster:%d", n.Job) }
@@ -98,7 +148,7 @@ func (h *hand) poll(ctx context.Context, within time.Duration, late codes.Failur
 // the node out of SLURM. A node that SLURM does not have needs nothing; a drain of
 // somebody else stays as it is.
 func (h *hand) drain(ctx context.Context, n Node) error {
-	c, release, name, err := h.openCluster(ctx, n)
+	c, release, err := h.openCluster(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -107,13 +157,13 @@ func (h *hand) drain(ctx context.Context, n Node) error {
 		return nil
 	}
 	return h.poll(ctx, drainWithin, codes.SlurmDrainTimeout, func() (bool, string, error) {
-		if _, err := c.Get(ctx, name); err != nil {
+		if _, err := c.find(ctx); err != nil {
 			if errors.Is(err, sources.ErrGone) {
-				return true, "", nil
+				return true, "", c.unread()
 			}
 			return false, "", slurmFailed(ctx, err, codes.SlurmRemoveFailed)
 		}
-		change, err := c.Remove(ctx, name, markOf(n))
+		change, err := c.Remove(ctx, c.name, markOf(n))
 		if err != nil {
 			return false, "", slurmFailed(ctx, err, codes.SlurmRemoveFailed)
 		}
@@ -121,16 +171,16 @@ func (h *hand) drain(ctx context.Context, n Node) error {
 		case slurm.Removed:
 			return true, "", nil
 		case slurm.DrainedByOther:
-			return false, "", act.Final(codes.SlurmDrainForeign, "somebody else drained %s in SLURM: %s", name, reason(&change.Facts))
+			return false, "", act.Final(codes.SlurmDrainForeign, "somebody else drained %s in SLURM: %s", c.name, reason(&change.Facts))
 		}
-		return false, fmt.Sprintf("SLURM still shows %s as %s", name, states(&change.Facts)), nil
+		return false, fmt.Sprintf("SLURM still shows %s as %s", c.name, states(&change.Facts)), nil
 	})
 }
 
 // undrain ends the drain that this job made, of a node that it did not take out of
 // SLURM after all. What is anybody else's stays.
 func (h *hand) undrain(ctx context.Context, n Node) error {
-	c, release, name, err := h.openCluster(ctx, n)
+	c, release, err := h.openCluster(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -138,7 +188,9 @@ func (h *hand) undrain(ctx context.Context, n Node) error {
 	if c == nil {
 		return nil
 	}
-	_, err = c.Resume(ctx, name, markOf(n))
+	if _, err = c.find(ctx); err == nil {
+		_, err = c.Resume(ctx, c.name, markOf(n))
+	}
 	if err == nil || errors.Is(err, sources.ErrGone) || sources.KindOf(err) == sources.KindConflict {
 		return nil
 	}
@@ -160,7 +212,7 @@ const outOfService = facts.SlurmDrain | facts.SlurmDown | facts.SlurmError | fac
 // register brings a node that was deployed into SLURM's service. Its slurmd is
 // waited for first: a node that is silent cannot be resumed.
 func (h *hand) register(ctx context.Context, n Node) error {
-	c, release, name, err := h.openCluster(ctx, n)
+	c, release, err := h.openCluster(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -169,18 +221,18 @@ func (h *hand) register(ctx context.Context, n Node) error {
 		return nil
 	}
 	return h.poll(ctx, registerWithin, codes.SlurmRegisterFailed, func() (bool, string, error) {
-		r, err := c.Get(ctx, name)
+		r, err := c.find(ctx)
 		switch {
 		case errors.Is(err, sources.ErrGone): // it is created
 		case err != nil:
 			return false, "", slurmFailed(ctx, err, codes.SlurmRegisterFailed)
 		case r.Slurm != nil && r.Slurm.States.Has(facts.SlurmNotResponding):
-			return false, fmt.Sprintf("the slurmd of %s does not answer: SLURM shows it as %s", name, states(r.Slurm)), nil
+			return false, fmt.Sprintf("the slurmd of %s does not answer: SLURM shows it as %s", c.name, states(r.Slurm)), nil
 		}
-		change, err := c.Register(ctx, name, markOf(n))
+		change, err := c.Register(ctx, c.name, markOf(n))
 		if err != nil {
 			return false, "", slurmFailed(ctx, err, codes.SlurmRegisterFailed)
 		}
-		return change.Facts.States&outOfService == 0, fmt.Sprintf("SLURM shows %s as %s; reason: %s", name, states(&change.Facts), reason(&change.Facts)), nil
+		return change.Facts.States&outOfService == 0, fmt.Sprintf("SLURM shows %s as %s; reason: %s", c.name, states(&change.Facts), reason(&change.Facts)), nil
 	})
 }

@@ -5,12 +5,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster"
 	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/workflows/act"
 	"github.com/musterhq/muster/workflows/act/acttest"
 	"github.com/musterhq/muster/workflows/node"
@@ -64,6 +68,9 @@ func newWorld(t *testing.T, spec fleet.SiteSpec) *world {
 	}
 	w := &world{Site: acttest.Site(t, pgtest.Template(t, "active", acttest.Database(b)), spec, nil, b)}
 	w.jobs.Store(100)
+	if err := w.DB.Tx(t.Context(), func(tx pgx.Tx) error { return store.AdvanceWatermark(t.Context(), tx, w.ID, "slurm", time.Now(), "") }); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
