@@ -164,6 +164,7 @@ func (h *hand) look(ctx context.Context, in act.Target) (Occupied, error) {
 		}
 	case whose == foreign:
 		found.Foreign = true
+		return found, h.unused(ctx, n, f)
 	default:
 		s, err := h.coming(ctx, &site.Spec, n)
 		if err != nil || s == nil {

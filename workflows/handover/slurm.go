@@ -209,6 +209,35 @@ func states(f *facts.Slurm) string { return fmt.Sprint(f.States.Tokens()) }
 // outOfService are the states of a node that gets no work.
 const outOfService = facts.SlurmDrain | facts.SlurmDown | facts.SlurmError | facts.SlurmFail | facts.SlurmNotResponding
 
+// atWork are the states of a node that jobs are on.
+const atWork = facts.SlurmAllocated | facts.SlurmMixed | facts.SlurmCompleting
+
+// unused refuses a node with an instance that is not ours, by lease or mark, and
+// that SLURM gives work nevertheless: nothing would take the work off it.
+func (h *hand) unused(ctx context.Context, n Node, f *facts.Ironic) error {
+	c, release, err := h.openCluster(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if c == nil {
+		return nil
+	}
+	r, err := c.find(ctx)
+	switch {
+	case errors.Is(err, sources.ErrGone):
+		return c.unread()
+	case err != nil:
+		return slurmFailed(ctx, err, codes.SlurmUnavailable)
+	case r.Slurm == nil:
+		return act.Retry(codes.SlurmUnavailable, "what SLURM says of %s could not be read: %s", c.name, r.Undecodable)
+	case r.Slurm.States&outOfService != 0 && r.Slurm.States&atWork == 0:
+		return nil
+	}
+	return act.Final(codes.InstanceNotOurs, "the instance %s is not marked as ours nor its node leased to SLURM, and SLURM shows %s in service as %s: drain it by hand if the machine is a customer's, or lease the node to SLURM's project if it is ours",
+		f.InstanceUUID.Value, c.name, states(r.Slurm))
+}
+
 // register brings a node that was deployed into SLURM's service. Its slurmd is
 // waited for first: a node that is silent cannot be resumed.
 func (h *hand) register(ctx context.Context, n Node) error {

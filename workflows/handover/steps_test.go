@@ -166,6 +166,11 @@ func TestWhatAStepDoes(t *testing.T) {
 			"look":                                            {act: actLook},
 			"look: ours":                                      {act: actLook, found: ours()},
 			"look: a customer's":                              {act: actLook, found: theirs()},
+			"look: a customer's that SLURM uses":              {act: actLook, found: theirs(inSlurmAs(facts.SlurmIdle, "")), code: codes.InstanceNotOurs},
+			"look: a customer's, work still ends on it":       {act: actLook, found: theirs(inSlurmAs(facts.SlurmAllocated, "root")), code: codes.InstanceNotOurs},
+			"look: a customer's, drained in SLURM":            {act: actLook, found: theirs(inSlurmAs(facts.SlurmIdle, "root"))},
+			"look: a customer's, down in SLURM":               {act: actLook, found: theirs(inSlurmAs(facts.SlurmDown|facts.SlurmNotResponding, ""))},
+			"look: a customer's, SLURM is away":               {act: actLook, found: theirs(fails("get slurm", sources.KindTransient)), code: codes.SlurmUnavailable, again: true},
 			"look: SLURM's, and not of our making":            {act: actLook, found: ours(func(p *plant) { p.mark = "" }), code: codes.InstanceNotOurs},
 			"look: a partner's":                               {act: actLook, rows: delegated, code: codes.ReleaseHoldRefused},
 			"look: no node":                                   {act: actLook, rows: nodeless},
@@ -264,6 +269,9 @@ func TestWhatAStepDoes(t *testing.T) {
 			"undrain":  {act: actUndrain},
 			"lease":    {act: actLease},
 			"return":   {act: actReturn},
+		}},
+		"metal without a project of SLURM": {direct(metal, func(s *fleet.SiteSpec) { s.Lessees.Slurm = "" }), map[string]stepCase{
+			"look: SLURM uses an image of before muster": {act: actLook, found: ours(func(p *plant) { p.mark = "" }), code: codes.InstanceNotOurs},
 		}},
 		"metal": {direct(metal), map[string]stepCase{
 			"return": {act: actReturn, found: is(leased("slurm")), did: []string{"lease enrol"}},
