@@ -243,6 +243,7 @@ func TestMachinesGoToSLURMAndBackThroughNova(t *testing.T) {
 		p.phase(t, job, "drain the node and take it out of SLURM")
 		p.until(t, "the drain to be seen", "select slurm_states @> '{DRAIN}' from devices where name = $1", busy)
 		p.cancel(t, job)
+		p.until(t, "the drain to be taken back", "select not slurm_states @> '{DRAIN}' from devices where name = $1", busy)
 		p.keepHistory(t, job, "release_to_customer_pool_cancelled_in_drain")
 		if did := p.effectsOf(t, "nova", busy); len(did) != 0 {
 			t.Errorf("its instance was touched: %v", did)
