@@ -147,6 +147,7 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 		"a customer's":                     {facts.ProvisionStateActive, []func(*world){bound}, nil, "", true},
 		"manageable, an instance bound":    {facts.ProvisionStateManageable, []func(*world){bound}, nil, "", true},
 		"in error":                         {facts.ProvisionStateError, nil, nil, codes.IronicStateUnexpected, false},
+		"its adoption failed":              {facts.ProvisionStateAdoptFailed, nil, nil, codes.IronicStateUnexpected, false},
 		"in an operator's maintenance":     {facts.ProvisionStateManageable, []func(*world){maintained("bad fan")}, nil, codes.MaintenanceForeign, false},
 		"of another driver":                {facts.ProvisionStateEnroll, []func(*world){func(w *world) { w.node.Driver = facts.TextOf("ipmi") }}, nil, codes.IronicDriverMismatch, false},
 		"of another machine's BMC":         {facts.ProvisionStateEnroll, []func(*world){func(w *world) { w.node.BMCAddress = facts.TextOf("192.0.2.11") }}, nil, codes.IronicNodeConflict, false},

@@ -83,7 +83,7 @@ func (e *enrolling) manage(ctx context.Context, in work) error {
 		return node.Unexpected(f, doing+": an instance is bound to it by now")
 	case state == facts.ProvisionStateManageable:
 		return nil
-	case state == facts.ProvisionStateEnroll || state == facts.ProvisionStateCleanFailed || state == facts.ProvisionStateInspectFailed || state == facts.ProvisionStateAdoptFailed:
+	case state == facts.ProvisionStateEnroll || state == facts.ProvisionStateCleanFailed || state == facts.ProvisionStateInspectFailed:
 		if _, err := client.SetProvision(ctx, in.Node, nodes.ProvisionStateOpts{Target: nodes.TargetManage}); err != nil {
 			return node.Failed(ctx, err)
 		}
