@@ -73,6 +73,21 @@ func (s *Service) Unprove(ctx context.Context, id int64, pinned string, by Calle
 	})
 }
 
+// WithdrawProof takes that the Ironic node ref is gone, or is about to be made anew: a
+// proof of it says nothing of a node that gets its UUID later. A proof of another
+// node stays.
+func (s *Service) WithdrawProof(ctx context.Context, id int64, ref string, by Caller) (ProofResult, error) {
+	ref = store.Clean(ref)
+	return s.proof(ctx, id, ref, by, "withdrawn", func(_ *round, d *subject) (ProofOutcome, error) {
+		proof := &d.device.Proof
+		if ref == "" || proof.Source == proofNone || proof.ValidatedRef != ref {
+			return ProofKept, nil
+		}
+		*proof = fleet.Proof{Source: proofNone}
+		return ProofCleared, nil
+	})
+}
+
 // proof writes what decide makes of the proof of a device, under its lock.
 func (s *Service) proof(ctx context.Context, id int64, ref string, by Caller, result string, decide func(r *round, d *subject) (ProofOutcome, error)) (ProofResult, error) {
 	var out ProofResult

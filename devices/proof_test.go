@@ -76,6 +76,20 @@ func TestTheEndOfAnEnrolmentIsProofOfOneNodeAndRevokesNoOther(t *testing.T) {
 	}
 }
 
+// A node that is gone, or made anew, takes its own proof along and no other.
+func TestTheProofOfANodeThatIsGoneIsWithdrawn(t *testing.T) {
+	w := newWorld(t, fileAndIronic)
+	id := w.bearFromFile("n1")
+	for ref, want := range map[string]devices.ProofOutcome{"u1": devices.ProofCleared, "u0": devices.ProofKept, "": devices.ProofKept} {
+		w.setProof(id, "enrolled", "u1")
+		got, err := w.svc.WithdrawProof(w.ctx(), id, ref, enroller)
+		must(t, err)
+		if got.Outcome != want || (w.proof(id) == fleet.Proof{Source: "none"}) != (want == devices.ProofCleared) {
+			t.Errorf("%q: %s, the proof is %+v", ref, got.Outcome, w.proof(id))
+		}
+	}
+}
+
 // audits counts what a caller did to a device.
 func (w *world) audits(action string, id int64, who string) (n int) {
 	w.t.Helper()

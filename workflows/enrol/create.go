@@ -31,7 +31,11 @@ func (e *enrolling) create(ctx context.Context, client enroller, spec *fleet.Sit
 		}
 		quotes = append(quotes, "{bmc.user}", account.User, "{bmc.password}", account.Password)
 	}
-	r, err := client.Create(ctx, newNode(spec, d, in, strings.NewReplacer(quotes...)))
+	n := newNode(spec, d, in, strings.NewReplacer(quotes...))
+	if err := withdraw(ctx, e.site, in.Target, n.UUID); err != nil {
+		return nil, err
+	}
+	r, err := client.Create(ctx, n)
 	switch kind := sources.KindOf(err); {
 	case err == nil:
 		return r, nil

@@ -258,6 +258,7 @@ func TestWhatTheHardwareHasToBe(t *testing.T) {
 // A run proves only what it validated, and one that fails revokes nothing.
 func TestWhatBecomesOfTheProof(t *testing.T) {
 	t.Parallel()
+	const pinned1 = "00000000-0000-4000-8000-0000000000aa"
 	whole, off := lab(t, spec()), spec()
 	off.Enrolment.Ironic = false
 	without := lab(t, off)
@@ -272,6 +273,7 @@ func TestWhatBecomesOfTheProof(t *testing.T) {
 		"proven before, fails":                    {whole, true, codes.IronicStateUnexpected, fleet.Proof{ValidatedRef: other1, Source: "enrolled"}, other1, other1},
 		"an old node's, fails":                    {whole, true, codes.IronicStateUnexpected, fleet.Proof{ValidatedRef: "old", Source: "enrolled"}, other1, ""},
 		"nothing is inspected":                    {whole, false, "", fleet.Proof{}, "", ""},
+		"made under the UUID of a proven node":    {whole, false, "", fleet.Proof{ValidatedRef: pinned1, Source: "enrolled"}, "", ""},
 		"nothing is inspected, proven before":     {whole, false, "", fleet.Proof{ValidatedRef: other1, Source: "legacy"}, other1, other1},
 		"no node is made here, proven by another": {without, true, "", fleet.Proof{ValidatedRef: other1, Source: "legacy"}, other1, other1},
 	} {
@@ -288,7 +290,11 @@ func TestWhatBecomesOfTheProof(t *testing.T) {
 			if c.before.Source != "" {
 				w.exec(`update devices set enrollment_validated_ref = $2, enrollment_proof_source = $3, enrollment_validated_at = now() where id = $1`, w.id, c.before.ValidatedRef, c.before.Source)
 			}
-			err := w.run(enrollment, map[string]any{"run_inspection": c.inspection, "infrastructure_ref": c.ref})
+			parameters := map[string]any{"run_inspection": c.inspection, "infrastructure_ref": c.ref}
+			if c.before.ValidatedRef == pinned1 {
+				parameters["node_uuid"] = pinned1
+			}
+			err := w.run(enrollment, parameters)
 			if act.Code(err) != c.code || c.code == "" && err != nil {
 				t.Fatalf("%v, want %q", err, c.code)
 			}

@@ -50,3 +50,23 @@ func (e *enrolling) unprove(ctx context.Context, in failure) error {
 	}
 	return act.Retry(codes.EnrollmentProofUnavailable, "%v", err)
 }
+
+// withdraw ends the device's proof of a node that is gone, or that is about to be
+// made: what gets its UUID later was not validated.
+func withdraw(ctx context.Context, site *act.Site, in act.Target, uuid string) error {
+	d, err := site.Device(ctx, in.Device)
+	if err != nil || d.Proof.ValidatedRef != uuid {
+		return err
+	}
+	_, err = site.Devices.WithdrawProof(ctx, in.Device, uuid, devices.JobCaller(in.Job))
+	var refused *devices.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &refused):
+		return act.Final(codes.EnrollmentProofUnavailable, "%v", err)
+	}
+	return act.Retry(codes.EnrollmentProofUnavailable, "%v", err)
+}

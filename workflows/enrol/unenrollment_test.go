@@ -58,6 +58,23 @@ func TestAnUnenrolmentGoesInItsOrder(t *testing.T) {
 	}
 }
 
+// What gets the UUID of a deleted node later is not proven by that; the proof of
+// another node stays.
+func TestTheProofOfADeletedNodeEnds(t *testing.T) {
+	t.Parallel()
+	site := lab(t, spec())
+	for ref, after := range map[string]string{other1: "", "u-2": "u-2"} {
+		w := inService(t, site, "proven-"+ref)
+		w.exec(`update devices set enrollment_validated_ref = $2, enrollment_proof_source = 'enrolled', enrollment_validated_at = now() where id = $1`, w.id, ref)
+		if err := w.run(unenrollment, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.device().Proof; got.ValidatedRef != after {
+			t.Errorf("of %s the proof is %+v", ref, got)
+		}
+	}
+}
+
 func TestAnUnenrolmentThatFailsOnceConverges(t *testing.T) {
 	t.Parallel()
 	site := lab(t, spec())
