@@ -2,6 +2,7 @@ package enrol
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"go.temporal.io/sdk/activity"
@@ -24,6 +25,7 @@ type bmcs interface {
 
 // keeper keeps devices' credentials.
 type keeper interface {
+	Get(ctx context.Context, device string) (credentials.Credential, error)
 	Ensure(ctx context.Context, device string) (credentials.Credential, error)
 	Delete(ctx context.Context, device string) error
 }
@@ -41,7 +43,7 @@ func targetOf(d *fleet.Device) redfish.Target {
 // configureBMC sees to it that the BMC takes the credential which the device is to
 // have: its own, where the site keeps these, else the site's. Its machine may be
 // off all the while.
-func (e *enrolling) configureBMC(ctx context.Context, in work) error {
+func (e *enrolling) configureBMC(ctx context.Context, in wanted) error {
 	row, err := e.site.Row(ctx)
 	if err != nil {
 		return err
@@ -66,24 +68,62 @@ func (e *enrolling) configureBMC(ctx context.Context, in work) error {
 		return err
 	}
 	defer done()
-	own, err := store.Ensure(ctx, d.Name)
-	if err != nil {
+	own, err := store.Get(ctx, d.Name)
+	if err == nil {
+		if takes, err := takesOwn(ctx, client, targetOf(&d), redfish.Account(own)); takes || err != nil {
+			return err
+		}
+	} else if !errors.Is(err, sources.ErrGone) {
+		return failed(ctx, err, codes.CredentialStoreUnavailable, codes.CredentialStoreUnavailable)
+	}
+	if err := e.unjoined(ctx, &row.Spec, &d, in.Pinned); err != nil {
+		return err
+	}
+	if own, err = store.Ensure(ctx, d.Name); err != nil {
 		return failed(ctx, err, codes.CredentialStoreUnavailable, codes.CredentialStoreUnavailable)
 	}
 	return giveOwn(ctx, client, targetOf(&d), redfish.Account(own))
 }
 
-// giveOwn has the BMC take the device's own credential, by the one that it came
-// with if need be.
-func giveOwn(ctx context.Context, client bmcs, target redfish.Target, own redfish.Account) error {
-	now, err := client.Account(ctx, target)
-	if err == nil && now == own {
-		err = client.Login(ctx, target)
-		if err == nil || sources.KindOf(err) != sources.KindForbidden {
-			return bmcFailed(ctx, err)
-		}
+// unjoined refuses a device whose node Ironic has already: that logs in to the BMC
+// with what its driver_info says, and would be locked out by another password.
+func (e *enrolling) unjoined(ctx context.Context, spec *fleet.SiteSpec, d *fleet.Device, pinned string) error {
+	if !spec.Has("ironic") {
+		return nil
 	}
-	err = client.SetPassword(ctx, target, redfish.Account{}, own.User, own.Password)
+	client, release, err := e.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	r, err := e.lookUp(ctx, client, d, pinned)
+	switch {
+	case errors.Is(err, sources.ErrGone):
+		return nil
+	case err != nil:
+		return conflictOr(ctx, err)
+	}
+	return act.Final(codes.BMCConfigurationFailed, "the BMC does not take the device's own credential, and Ironic has the node %s already, whose driver_info has the present one: "+
+		"unenrol the device first, or give the BMC, the credentials service and the node's driver_info the same credential", r.Ref)
+}
+
+// takesOwn reports whether the BMC takes the device's own credential.
+func takesOwn(ctx context.Context, client bmcs, target redfish.Target, own redfish.Account) (bool, error) {
+	now, err := client.Account(ctx, target)
+	if err != nil || now != own {
+		return false, nil
+	}
+	err = client.Login(ctx, target)
+	if ctx.Err() == nil && sources.KindOf(err) == sources.KindForbidden {
+		return false, nil
+	}
+	return err == nil, bmcFailed(ctx, err)
+}
+
+// giveOwn has the BMC take the device's own credential, by the one that it came
+// with.
+func giveOwn(ctx context.Context, client bmcs, target redfish.Target, own redfish.Account) error {
+	err := client.SetPassword(ctx, target, redfish.Account{}, own.User, own.Password)
 	switch kind := sources.KindOf(err); {
 	case err == nil || kind == sources.KindForbidden || ctx.Err() != nil:
 		return bmcFailed(ctx, err)

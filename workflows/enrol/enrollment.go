@@ -74,6 +74,11 @@ func (e *enrolment) do(ctx workflow.Context, s act.Step, out any) error {
 	return e.unit.Do(ctx, s, e.work, out)
 }
 
+// wanted is the node that the run is about, as far as it is known before it is found.
+func (e *enrolment) wanted(p plan) wanted {
+	return wanted{work: e.work, Pinned: e.unit.Text("node_uuid"), Mint: p.Mint}
+}
+
 func (e *enrolment) run(ctx workflow.Context) error {
 	var p plan
 	if err := e.do(ctx, e.step("read the device", 1, actPlan, codes.InternalError), &p); err != nil {
@@ -89,7 +94,7 @@ func (e *enrolment) run(ctx workflow.Context) error {
 		}
 	}
 	if p.BMC {
-		if err := e.do(ctx, e.step("configure the BMC", 7, actBMC, codes.BMCUnreachable), nil); err != nil {
+		if err := e.unit.Do(ctx, e.step("configure the BMC", 7, actBMC, codes.BMCUnreachable), e.wanted(p), nil); err != nil {
 			return err
 		}
 		if err := e.tag(ctx, 10, stageBMC); err != nil {
@@ -113,7 +118,7 @@ func (e *enrolment) ironic(ctx workflow.Context, p plan) error {
 	var n found
 	find := e.step("find or create the node", 15, actNode, codes.IronicUnavailable)
 	find.Within = restWithin + time.Hour
-	if err := e.unit.Do(ctx, find, wanted{work: e.work, Pinned: e.unit.Text("node_uuid"), Mint: p.Mint}, &n); err != nil {
+	if err := e.unit.Do(ctx, find, e.wanted(p), &n); err != nil {
 		return err
 	}
 	e.pinned, e.work.Node = n.UUID, n.UUID

@@ -100,9 +100,10 @@ func TestAnEnrolmentThatFailsOnceConverges(t *testing.T) {
 	}
 }
 
-// ironicNode gives the world a node that is there already.
+// ironicNode gives the world a node that is there already, and a BMC that it gets
+// into with the device's own credential.
 func (w *world) ironicNode(uuid string, state facts.ProvisionState, set ...func(*world)) {
-	w.uuid = uuid
+	w.uuid, w.stored, w.lets = uuid, true, password
 	w.node = facts.Ironic{
 		Name: facts.TextOf(w.device().Name), Driver: facts.TextOf("redfish"), Lessee: facts.TextOf(""), ProvisionState: state, Maintenance: facts.False,
 		InstanceBound: facts.False, Reservation: facts.TextOf(""), Traits: []string{"CUSTOM_READY"},
@@ -149,6 +150,8 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 		"in error":                         {facts.ProvisionStateError, nil, nil, codes.IronicStateUnexpected, false},
 		"its adoption failed":              {facts.ProvisionStateAdoptFailed, nil, nil, codes.IronicStateUnexpected, false},
 		"in an operator's maintenance":     {facts.ProvisionStateManageable, []func(*world){maintained("bad fan")}, nil, codes.MaintenanceForeign, false},
+		"with the BMC's first credential":  {facts.ProvisionStateActive, []func(*world){bound, func(w *world) { w.stored, w.lets = false, factory }}, nil, codes.BMCConfigurationFailed, false},
+		"its BMC was exchanged":            {facts.ProvisionStateManageable, []func(*world){func(w *world) { w.lets = factory }}, nil, codes.BMCConfigurationFailed, false},
 		"of another driver":                {facts.ProvisionStateEnroll, []func(*world){func(w *world) { w.node.Driver = facts.TextOf("ipmi") }}, nil, codes.IronicDriverMismatch, false},
 		"of another machine's BMC":         {facts.ProvisionStateEnroll, []func(*world){func(w *world) { w.node.BMCAddress = facts.TextOf("192.0.2.11") }}, nil, codes.IronicNodeConflict, false},
 		"Ironic does not reach its BMC":    {facts.ProvisionStateEnroll, []func(*world){leads(nodes.TargetManage, facts.ProvisionStateEnroll, "no route")}, whole[:1], codes.IronicManageFailed, false},
@@ -169,6 +172,9 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 			})
 			if !slices.Equal(asked, c.asks) {
 				t.Errorf("Ironic was asked for %q, want %q", asked, c.asks)
+			}
+			if c.code == codes.BMCConfigurationFailed && (slices.Contains(w.did, "set password") || slices.Contains(w.did, "make credential")) {
+				t.Errorf("Ironic is locked out of the BMC: %q", w.did)
 			}
 			if proven := w.device().Proof.ValidatedRef == other1; proven != c.proven {
 				t.Errorf("the proof is %+v", w.device().Proof)

@@ -142,6 +142,17 @@ func (f *fakeDHCP) Reserve(_ context.Context, want dhcp.Reservation) error {
 
 type fakeStore struct{ *world }
 
+func (f *fakeStore) Get(context.Context, string) (c credentials.Credential, err error) {
+	err = f.call("store get", func() (string, error) {
+		if !f.stored {
+			return "", errGone
+		}
+		c = credentials.Credential{User: "muster", Password: password}
+		return "", nil
+	})
+	return c, err
+}
+
 func (f *fakeStore) Ensure(context.Context, string) (c credentials.Credential, err error) {
 	err = f.call("store ensure", func() (string, error) {
 		c = credentials.Credential{User: "muster", Password: password}
