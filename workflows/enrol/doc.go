@@ -23,7 +23,7 @@ func Family() act.Family {
 			e, r := &enrolling{site: s}, &removing{site: s}
 			return map[string]any{
 				actPlan: e.plan, actReserve: e.reserve, actBMC: e.configureBMC, actActivate: e.activate, actTag: e.tag,
-				actNode: e.node, actPorts: e.ports, actManage: e.manage, actInspect: e.inspect, actInspected: e.inspected,
+				actNode: e.node, actRest: e.rest, actPorts: e.ports, actManage: e.manage, actInspect: e.inspect, actInspected: e.inspected,
 				actValidate: e.validate, actLease: e.lease, actProvide: e.provide, actCleaned: e.cleaned,
 				actProve: e.prove, actUnprove: e.unprove,
 

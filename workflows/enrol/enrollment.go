@@ -16,6 +16,7 @@ const (
 	actActivate  = "enrol_activate"
 	actTag       = "enrol_tag"
 	actNode      = "enrol_node"
+	actRest      = "enrol_await_rest"
 	actPorts     = "enrol_ports"
 	actManage    = "enrol_manage"
 	actInspect   = "enrol_inspect"
@@ -115,13 +116,17 @@ func (e *enrolment) run(ctx workflow.Context) error {
 // ironic is the part of the run that is about the node.
 func (e *enrolment) ironic(ctx workflow.Context, p plan) error {
 	inspects := e.unit.Flag("run_inspection")
-	var n found
 	find := e.step("find or create the node", 15, actNode, codes.IronicUnavailable)
-	find.Within = restWithin + time.Hour
-	if err := e.unit.Do(ctx, find, e.wanted(p), &n); err != nil {
+	if err := e.unit.Do(ctx, find, e.wanted(p), &e.work.Node); err != nil {
 		return err
 	}
-	e.pinned, e.work.Node = n.UUID, n.UUID
+	e.pinned = e.work.Node
+	var n found
+	rest := e.step("wait for the node to come to rest", 17, actRest, codes.IronicUnavailable)
+	rest.Within, rest.Tries = restWithin+time.Hour, -1
+	if err := e.do(ctx, rest, &n); err != nil {
+		return err
+	}
 	if !n.Kept {
 		if err := e.managed(ctx, inspects); err != nil {
 			return err

@@ -183,6 +183,20 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 	}
 }
 
+// A node may be on its way for a day: that Ironic is away now and then ends nothing.
+func TestTheWaitForANodeOutlastsAnIronicThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lab(t, spec()), "c1")
+	w.ironicNode(other1, facts.ProvisionStateCleaning)
+	w.away = 20
+	if err := w.run(enrollment, inspecting); err != nil {
+		t.Fatal(err)
+	}
+	if d := w.device(); w.away != 0 || d.Proof.ValidatedRef != other1 {
+		t.Errorf("%d readings left, the proof is %+v", w.away, d.Proof)
+	}
+}
+
 func leads(verb nodes.TargetProvisionState, to facts.ProvisionState, why string) func(*world) {
 	return func(w *world) {
 		w.inspects = map[nodes.TargetProvisionState]facts.ProvisionState{verb: to}

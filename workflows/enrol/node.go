@@ -53,41 +53,39 @@ type wanted struct {
 	Mint   string `json:"mint"`             // uuid that it gets if it is made
 }
 
-// found is the node.
+// found is what the node was found to be.
 type found struct {
-	UUID string `json:"uuid"`
-	Kept bool   `json:"kept,omitempty"` // in use or ready for it: it is looked at only
+	Kept bool `json:"kept,omitempty"` // in use or ready for it: it is looked at only
 }
 
-// node finds the device's node, or makes it, and waits for one that is on its way
-// somewhere.
-func (e *enrolling) node(ctx context.Context, in wanted) (found, error) {
+// node finds the device's node, or makes it, and gives its uuid.
+func (e *enrolling) node(ctx context.Context, in wanted) (uuid string, err error) {
 	row, err := e.site.Row(ctx)
 	if err != nil {
-		return found{}, err
+		return "", err
 	}
 	d, err := e.site.Device(ctx, in.Device)
 	if err != nil {
-		return found{}, err
+		return "", err
 	}
 	client, release, err := e.open(ctx)
 	if err != nil {
-		return found{}, err
+		return "", err
 	}
 	defer release()
 	r, err := e.lookUp(ctx, client, &d, in.Pinned)
 	if errors.Is(err, sources.ErrGone) {
 		r, err = e.create(ctx, client, &row.Spec, &d, in)
 		if err != nil {
-			return found{}, err
+			return "", err
 		}
 	} else if err != nil {
-		return found{}, conflictOr(ctx, err)
+		return "", conflictOr(ctx, err)
 	}
 	if err := suits(r, row.Spec.Enrolment.Node, &d); err != nil {
-		return found{}, err
+		return "", err
 	}
-	return e.rest(ctx, client, r.Ref)
+	return r.Ref, nil
 }
 
 // lookUp finds the node by what the run is pinned to, else by what the device
@@ -132,20 +130,29 @@ func suits(r *sources.Record, template *fleet.NodeTemplate, d *fleet.Device) err
 	return nil
 }
 
-// rest waits until the node is in a state that nothing but a request leaves.
-func (e *enrolling) rest(ctx context.Context, client enroller, uuid string) (found, error) {
+// rest waits until the node is in a state that nothing but a request leaves. It
+// only looks.
+func (e *enrolling) rest(ctx context.Context, in work) (found, error) {
+	client, release, err := e.open(ctx)
+	if err != nil {
+		return found{}, err
+	}
+	defer release()
 	until := activity.GetInfo(ctx).ScheduledTime.Add(restWithin)
 	for {
-		f, err := node.Read(ctx, client, uuid)
+		f, err := node.Read(ctx, client, in.Node)
+		late := e.site.Clock().After(until)
 		switch {
 		case ctx.Err() != nil:
 			return found{}, ctx.Err()
-		case err != nil:
+		case err != nil && act.IsFinal(err):
 			return found{}, err
-		case f.ProvisionState.Stable():
+		case err == nil && f.ProvisionState.Stable():
 			kept := f.InstanceBound == facts.True || f.ProvisionState == facts.ProvisionStateAvailable || f.ProvisionState == facts.ProvisionStateActive
-			return found{UUID: uuid, Kept: kept}, nil
-		case e.site.Clock().After(until):
+			return found{Kept: kept}, nil
+		case late && err != nil:
+			return found{}, act.Final(codes.IronicUnavailable, "the node was not seen to come to rest within %s: %v", restWithin, err)
+		case late:
 			return found{}, act.Final(codes.IronicStateUnexpected, "after %s the node is still in %q%s", restWithin, f.ProvisionState, node.Why(f))
 		}
 		if !act.Wait(ctx, e.site.Poll) {

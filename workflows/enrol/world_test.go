@@ -86,6 +86,7 @@ type world struct {
 	node      facts.Ironic
 	info      map[string]any
 	macs      []string
+	away      int                                                 // how many readings of the node fail
 	inspects  map[nodes.TargetProvisionState]facts.ProvisionState // where a verb leads, in place of its goal
 	inventory *ironic.Inventory
 
@@ -231,6 +232,11 @@ func (f *fakeIronic) read(name string, is func() bool) (r *sources.Record, err e
 }
 
 func (f *fakeIronic) Get(_ context.Context, ref string) (*sources.Record, error) {
+	if f.away > 0 {
+		f.away--
+		f.node.ProvisionState = facts.ProvisionStateManageable
+		return nil, fault{kind: sources.KindTransient}.error("ironic get")
+	}
 	return f.read("ironic get", func() bool { return f.uuid != "" && ref == f.uuid })
 }
 
