@@ -183,6 +183,24 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 	}
 }
 
+func TestANetBoxThatMayNotBeReadRefusesNoUpdate(t *testing.T) {
+	t.Parallel()
+	site := lab(t, spec())
+	clean := newWorld(t, site, "clean")
+	if err := clean.run(enrollment, inspecting); err != nil {
+		t.Fatal(err)
+	}
+	for call, code := range map[string]codes.Failure{
+		"netbox read": codes.NetboxUnavailable, "netbox interfaces": codes.NetboxUnavailable, "netbox status": codes.NetboxUpdateRefused, "netbox tag": codes.NetboxUpdateRefused,
+	} {
+		w := newWorld(t, site, call)
+		w.failAt, w.fault = slices.Index(clean.calls, call)+1, fault{kind: sources.KindForbidden}
+		if err := w.run(enrollment, inspecting); w.failAt == 0 || act.Code(err) != code {
+			t.Errorf("%s: %v, want %s", call, err, code)
+		}
+	}
+}
+
 // A node may be on its way for a day: that Ironic is away now and then ends nothing.
 func TestTheWaitForANodeOutlastsAnIronicThatIsAway(t *testing.T) {
 	t.Parallel()

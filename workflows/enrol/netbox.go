@@ -84,7 +84,7 @@ func note(job int64) string { return fmt.Sprintf("muster job %d", job) }
 func readDevice(ctx context.Context, client inventory, id string) (*netbox.Device, error) {
 	d, err := client.Read(ctx, id)
 	if err != nil {
-		return nil, netboxFailed(ctx, err)
+		return nil, netboxUnread(ctx, err)
 	}
 	if d.Netbox == nil || !d.Netbox.Status.Known {
 		return nil, act.Retry(codes.NetboxUnavailable, "what NetBox says of the device %s could not be read whole", id)
@@ -92,7 +92,15 @@ func readDevice(ctx context.Context, client inventory, id string) (*netbox.Devic
 	return d, nil
 }
 
-// netboxFailed gives an error of NetBox its code.
+// netboxUnread gives an error of reading NetBox its code.
+func netboxUnread(ctx context.Context, err error) error {
+	if kind := sources.KindOf(err); ctx.Err() == nil && (kind == sources.KindForbidden || kind == sources.KindRefused) {
+		return act.Final(codes.NetboxUnavailable, "%v", err)
+	}
+	return netboxFailed(ctx, err)
+}
+
+// netboxFailed gives an error of changing NetBox its code.
 func netboxFailed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

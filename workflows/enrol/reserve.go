@@ -63,7 +63,7 @@ func (e *enrolling) interfaces(ctx context.Context, id string) ([]netbox.Interfa
 	}
 	defer release()
 	all, err := client.Interfaces(ctx, id)
-	return all, netboxFailed(ctx, err)
+	return all, netboxUnread(ctx, err)
 }
 
 // bmcMAC picks the BMC's interface: the only one of management that has a MAC
