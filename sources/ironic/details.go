@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/sources"
 	"github.com/musterhq/muster/sources/keystone"
@@ -20,6 +21,7 @@ type Details struct {
 	Properties     map[string]any
 	Extra          map[string]any
 	InstanceInfo   map[string]any
+	Inspected      time.Time // when the last inspection ended well; zero: none did
 }
 
 // detailed are the fields of Details, with the versions that brought them.
@@ -27,7 +29,7 @@ var detailed = []struct {
 	field string
 	since int
 }{
-	{"uuid", 1}, {"driver", 1}, {"driver_info", 1}, {"properties", 1}, {"extra", 1}, {"instance_info", 1}, {"conductor_group", 46},
+	{"uuid", 1}, {"driver", 1}, {"driver_info", 1}, {"properties", 1}, {"extra", 1}, {"instance_info", 1}, {"conductor_group", 46}, {"inspection_finished_at", 6},
 	{"boot_interface", 31}, {"console_interface", 31}, {"deploy_interface", 31}, {"inspect_interface", 31}, {"management_interface", 31},
 	{"network_interface", 20}, {"power_interface", 31}, {"raid_interface", 31}, {"vendor_interface", 31}, {"storage_interface", 33},
 	{"rescue_interface", 38}, {"bios_interface", 40},
@@ -62,7 +64,7 @@ func (c *Client) Details(ctx context.Context, ref string) (Details, error) {
 	d := Details{
 		Driver: r.text(raw["driver"], "driver", shortText).Value, ConductorGroup: r.text(raw["conductor_group"], "conductor_group", shortText).Value,
 		Interfaces: map[string]string{}, DriverInfo: object("driver_info"), Properties: object("properties"), Extra: object("extra"),
-		InstanceInfo: object("instance_info"),
+		InstanceInfo: object("instance_info"), Inspected: r.instant(raw["inspection_finished_at"], "inspection_finished_at"),
 	}
 	for _, field := range fields {
 		if value := r.text(raw[field], field, shortText); strings.HasSuffix(field, "_interface") && value.Known {

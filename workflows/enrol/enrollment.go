@@ -35,8 +35,9 @@ type enrolling struct{ site *act.Site }
 // work is what a step of an enrolment knows.
 type work struct {
 	act.Target
-	NetBox string `json:"netbox,omitempty"` // id of the device there; "" at a site without NetBox
-	Node   string `json:"node,omitempty"`   // uuid in Ironic, once it is known
+	NetBox    string `json:"netbox,omitempty"`    // id of the device there; "" at a site without NetBox
+	Node      string `json:"node,omitempty"`      // uuid in Ironic, once it is known
+	Inspected bool   `json:"inspected,omitempty"` // by this run
 }
 
 // enrolment is one run of the workflow.
@@ -169,7 +170,9 @@ func (e *enrolment) managed(ctx workflow.Context, inspects bool) error {
 	}
 	wait := e.step("inspect", 32, actInspected, codes.IronicUnavailable)
 	wait.Within, wait.Tries = inspectWithin+time.Hour, -1
-	return e.do(ctx, wait, nil)
+	err := e.do(ctx, wait, nil)
+	e.work.Inspected = err == nil
+	return err
 }
 
 // provided keeps customers off the node and has it cleaned.

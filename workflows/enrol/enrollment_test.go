@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 
@@ -118,7 +119,7 @@ func bound(w *world) { w.node.InstanceBound, w.node.InstanceUUID = facts.True, f
 func none(w *world) { w.inventory = nil }
 
 func sized(w *world) {
-	w.inventory, w.macs = nil, []string{hostMAC}
+	w.looked, w.inventory, w.macs = time.Now(), nil, []string{hostMAC}
 	w.node.Properties = map[string]any{"cpus": "144", "memory_mb": float64(983_040), "cpu_arch": "aarch64"}
 }
 
@@ -144,6 +145,8 @@ func TestWhatAnEnrolmentMakesOfANodeThatIsThere(t *testing.T) {
 		"its inspection failed":            {facts.ProvisionStateInspectFailed, nil, whole, "", true},
 		"available":                        {facts.ProvisionStateAvailable, nil, nil, "", true},
 		"available, inspected by Redfish":  {facts.ProvisionStateAvailable, []func(*world){sized}, nil, "", true},
+		"inspected by Redfish now":         {facts.ProvisionStateManageable, []func(*world){sized, func(w *world) { w.looked = time.Time{} }}, whole[1:], "", true},
+		"available, sized by hand":         {facts.ProvisionStateAvailable, []func(*world){sized, func(w *world) { w.looked = time.Time{} }}, nil, codes.EnrollmentInventoryIncomplete, false},
 		"available, never inspected":       {facts.ProvisionStateAvailable, []func(*world){none}, nil, codes.EnrollmentInventoryIncomplete, false},
 		"a customer's":                     {facts.ProvisionStateActive, []func(*world){bound}, nil, "", true},
 		"manageable, an instance bound":    {facts.ProvisionStateManageable, []func(*world){bound}, nil, "", true},

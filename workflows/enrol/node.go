@@ -35,6 +35,7 @@ type enroller interface {
 	AddPort(ctx context.Context, ref string, p ironic.NewPort) error
 	Ports(ctx context.Context, ref string) ([]ironic.Port, error)
 	Inventory(ctx context.Context, ref string) (*ironic.Inventory, error)
+	Details(ctx context.Context, ref string) (ironic.Details, error)
 	ClearMaintenance(ctx context.Context, ref, mark string, repair ironic.Repair) (*sources.Record, error)
 	SetProvision(ctx context.Context, ref string, verb nodes.ProvisionStateOpts) (*sources.Record, error)
 	Settle(ctx context.Context, ref string, patience time.Duration) (*sources.Record, error)

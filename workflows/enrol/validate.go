@@ -42,7 +42,7 @@ func (e *enrolling) validate(ctx context.Context, in work) error {
 	if !has {
 		return act.Final(codes.EnrollmentHardwareProfileMissing, "policies/hardware does not describe the resource class %q of %s", class, d.Name)
 	}
-	m, err := machine(ctx, client, in.Node)
+	m, err := machine(ctx, client, in)
 	if err != nil {
 		return err
 	}
@@ -55,20 +55,30 @@ func (e *enrolling) validate(ctx context.Context, in work) error {
 }
 
 // machine gives what Ironic knows of the node's machine: its inventory, else its
-// properties and its ports.
-func machine(ctx context.Context, client enroller, uuid string) (engine.Machine, error) {
-	inventory, err := client.Inventory(ctx, uuid)
+// properties and its ports. Those of a node that was never inspected are what
+// somebody wrote there: they show nothing.
+func machine(ctx context.Context, client enroller, in work) (engine.Machine, error) {
+	inventory, err := client.Inventory(ctx, in.Node)
 	if err == nil {
 		return inventoried(inventory), nil
 	}
 	if !errors.Is(err, sources.ErrGone) {
 		return engine.Machine{}, node.Failed(ctx, err)
 	}
-	f, err := node.Read(ctx, client, uuid)
+	if !in.Inspected {
+		d, err := client.Details(ctx, in.Node)
+		switch {
+		case err != nil:
+			return engine.Machine{}, node.Failed(ctx, err)
+		case d.Inspected.IsZero():
+			return engine.Machine{}, act.Final(codes.EnrollmentInventoryIncomplete, "Ironic has no inventory of the node, and no inspection of it has ended well: nobody found what its properties say")
+		}
+	}
+	f, err := node.Read(ctx, client, in.Node)
 	if err != nil {
 		return engine.Machine{}, err
 	}
-	ports, err := client.Ports(ctx, uuid)
+	ports, err := client.Ports(ctx, in.Node)
 	if err != nil {
 		return engine.Machine{}, node.Failed(ctx, err)
 	}

@@ -86,6 +86,7 @@ type world struct {
 	node      facts.Ironic
 	info      map[string]any
 	macs      []string
+	looked    time.Time                                           // when an inspection ended
 	away      int                                                 // how many readings of the node fail
 	inspects  map[nodes.TargetProvisionState]facts.ProvisionState // where a verb leads, in place of its goal
 	inventory *ironic.Inventory
@@ -293,6 +294,14 @@ func (f *fakeIronic) Inventory(context.Context, string) (in *ironic.Inventory, e
 		return "", nil
 	})
 	return in, err
+}
+
+func (f *fakeIronic) Details(context.Context, string) (d ironic.Details, err error) {
+	err = f.call("ironic details", func() (string, error) {
+		d.Inspected = f.looked
+		return "", nil
+	})
+	return d, err
 }
 
 func (f *fakeIronic) write(name string, change func() (string, error)) (*sources.Record, error) {
