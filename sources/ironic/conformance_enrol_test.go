@@ -112,8 +112,15 @@ func conformPorts(t *testing.T, p *peer) {
 func conformNoInventory(t *testing.T, p *peer) {
 	id, c := p.node(t, ironictest.Node{}), p.client(t)
 	must(t, p.admin.Manage(t.Context(), id))
-	_, err := c.Provision(t.Context(), id, nodes.ProvisionStateOpts{Target: nodes.TargetInspect}, patience)
+	d, err := c.Details(t.Context(), id)
+	if err != nil || !d.Inspected.IsZero() {
+		t.Errorf("before it: %+v %v", d, err)
+	}
+	_, err = c.Provision(t.Context(), id, nodes.ProvisionStateOpts{Target: nodes.TargetInspect}, patience)
 	must(t, err)
+	if d, err = c.Details(t.Context(), id); err != nil || d.Inspected.IsZero() {
+		t.Errorf("after it: %+v %v", d, err)
+	}
 	for _, version := range []string{"", "1.80"} {
 		c := p.client(t, func(c *Config) { c.Version = version })
 		if in, err := c.Inventory(t.Context(), id); !errors.Is(err, sources.ErrGone) || sources.KindOf(err) != sources.KindMissing {

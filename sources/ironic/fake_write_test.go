@@ -132,6 +132,8 @@ func (f *fake) verb(n *fakeNode, body map[string]any) (refusal string) {
 	n.todo = append(n.todo, func(doc map[string]any) {
 		doc["target_provision_state"] = nil
 		switch {
+		case verb == "inspect":
+			doc["inspection_finished_at"] = doc["provision_updated_at"]
 		case verb == "deleted":
 			doc["instance_uuid"], doc["instance_info"] = nil, map[string]any{}
 		case goal == "clean failed":

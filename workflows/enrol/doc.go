@@ -27,7 +27,7 @@ func Family() act.Family {
 				actValidate: e.validate, actLease: e.lease, actProvide: e.provide, actCleaned: e.cleaned,
 				actProve: e.prove, actUnprove: e.unprove,
 
-				actRemovalPlan: r.plan, actPreflight: r.preflight, actDeclare: r.declare, actDeleteNode: r.deleteNode,
+				actRemovalPlan: r.plan, actPreflight: r.preflight, actDeclare: r.declare, actDeleteNode: r.letGo,
 				actDeleteProvider: r.deleteProvider, actStage: r.stage, actSync: r.sync, actResetBMC: r.resetBMC, actForget: r.forget,
 			}
 		},

@@ -70,3 +70,11 @@ func withdraw(ctx context.Context, site *act.Site, in act.Target, uuid string) e
 	}
 	return act.Retry(codes.EnrollmentProofUnavailable, "%v", err)
 }
+
+// letGo deletes the node, and with it what was proven of it.
+func (r *removing) letGo(ctx context.Context, in removal) error {
+	if err := r.deleteNode(ctx, in); err != nil {
+		return err
+	}
+	return withdraw(ctx, r.site, in.Target, in.Node)
+}

@@ -261,11 +261,8 @@ func (r *removing) deleteNode(ctx context.Context, in removal) error {
 	}
 	defer release()
 	f, instance, err := boundTo(ctx, client, in.Node)
-	switch {
-	case err != nil:
+	if f == nil || err != nil {
 		return err
-	case f == nil: // an earlier try has deleted it
-		return withdraw(ctx, r.site, in.Target, in.Node)
 	}
 	if instance != "" && strings.EqualFold(instance, in.Stale) {
 		if _, err := client.Unbind(ctx, in.Node, in.Stale); err != nil && !errors.Is(err, sources.ErrGone) {
@@ -274,10 +271,7 @@ func (r *removing) deleteNode(ctx context.Context, in removal) error {
 	}
 	for until := activity.GetInfo(ctx).ScheduledTime.Add(settleWithin); ; {
 		err := client.Delete(ctx, in.Node, node.MarkOf(f, in.Job))
-		if err == nil {
-			return withdraw(ctx, r.site, in.Target, in.Node)
-		}
-		if sources.KindOf(err) != sources.KindLocked || r.site.Clock().After(until) {
+		if err == nil || sources.KindOf(err) != sources.KindLocked || r.site.Clock().After(until) {
 			return deletion(ctx, err)
 		}
 		if !act.Wait(ctx, r.site.Poll) { // on its way somewhere, or locked
