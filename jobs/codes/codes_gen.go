@@ -80,7 +80,7 @@ const (
 	SlurmUnavailable                 Failure = "SLURM_UNAVAILABLE"                     // slurmrestd could not be asked
 	SwitchVRFFlipFailed              Failure = "SWITCH_VRF_FLIP_FAILED"                // The switch ports did not move
 	SwitchVRFLatchWriteFailed        Failure = "SWITCH_VRF_LATCH_WRITE_FAILED"         // The ports moved, and that could not be recorded
-	TopologySyncIntentFailed         Failure = "TOPOLOGY_SYNC_INTENT_FAILED"           // The removal could not be declared to the topology service; nothing was torn down
+	TopologySyncIntentFailed         Failure = "TOPOLOGY_SYNC_INTENT_FAILED"           // The removal could not be declared to the topology service. Nothing was torn down, unless the device became active in NetBox while it was let go
 	UnenrollmentInstancePresent      Failure = "UNENROLLMENT_INSTANCE_PRESENT"         // Nova still holds the node
 	UnenrollmentProviderInUse        Failure = "UNENROLLMENT_PROVIDER_IN_USE"          // Placement still has allocations on the node
 	UnimageBindingMissing            Failure = "UNIMAGE_BINDING_MISSING"               // The node is bound to no instance and not available either

@@ -26,7 +26,8 @@ const discovered = "active"
 var preserved = []string{"rma", "decommissioning", "decommissioned"}
 
 // declare tells the topology service of the removal where it sees the device, and
-// whether it was told. It comes before anything is torn down.
+// whether it was told. It comes before anything is torn down, and once more before the device
+// goes out of sight.
 func (r *removing) declare(ctx context.Context, in removal) (told bool, err error) {
 	if in.NetBox == "" {
 		return false, nil
@@ -72,12 +73,15 @@ func (r *removing) tell(ctx context.Context, in removal) (told bool, err error) 
 	return true, nil
 }
 
-// stage moves the device to staged, out of the topology service's sight: one that
-// came into it meanwhile is declared first. It gives whether the removal is
-// declared.
-func (r *removing) stage(ctx context.Context, in removal) (declared bool, err error) {
+// stage moves the device to staged, out of the topology service's sight. One that
+// is in sight and is not declared is left alone: seen, it is to be declared first.
+func (r *removing) stage(ctx context.Context, in removal) (seen bool, err error) {
 	if in.NetBox == "" {
-		return in.Declared, nil
+		return false, nil
+	}
+	row, err := r.site.Row(ctx)
+	if err != nil {
+		return false, err
 	}
 	bundle, err := r.site.Bundle(ctx)
 	if err != nil {
@@ -89,14 +93,11 @@ func (r *removing) stage(ctx context.Context, in removal) (declared bool, err er
 	}
 	defer release()
 	d, err := r.read(ctx, client, in.NetBox)
-	if err != nil || d == nil {
-		return in.Declared, err
-	}
-	declared = in.Declared
-	if d.Netbox.Status.Value == discovered && !declared {
-		if declared, err = r.tell(ctx, in); err != nil {
-			return false, err
-		}
+	switch {
+	case err != nil || d == nil:
+		return false, err
+	case d.Netbox.Status.Value == discovered && !in.Declared && row.Spec.Serves("topology"):
+		return true, nil
 	}
 	change := netbox.Change{If: d.Version, Note: note(in.Job)}
 	if !slices.Contains(preserved, d.Netbox.Status.Value) {
@@ -108,9 +109,9 @@ func (r *removing) stage(ctx context.Context, in removal) (declared bool, err er
 		}
 	}
 	if _, err = client.Update(ctx, in.NetBox, change); errors.Is(err, sources.ErrGone) {
-		return declared, nil
+		return false, nil
 	}
-	return declared, netboxFailed(ctx, err)
+	return false, netboxFailed(ctx, err)
 }
 
 // sync declares the removal once more, by which the topology service begins anew.

@@ -51,7 +51,7 @@ func unenrollment(ctx workflow.Context, u *act.Unit) error {
 			return err
 		}
 	}
-	if err := u.Do(ctx, step("move the device to staged", 55, actStage, codes.NetboxUnavailable), r, &r.Declared); err != nil {
+	if err := staged(ctx, u, &r); err != nil {
 		return err
 	}
 	var w warnings
@@ -76,6 +76,26 @@ func unenrollment(ctx workflow.Context, u *act.Unit) error {
 		return nil
 	}
 	return u.Tell(ctx, "warning: "+strings.Join(w, "; "), 99)
+}
+
+// staged takes the device out of the topology service's sight. One that came into it
+// meanwhile is declared first; what was declared stays so in the history, whichever
+// step fails.
+func staged(ctx workflow.Context, u *act.Unit, r *removal) error {
+	for range 3 {
+		if r.NetBox != "" && !r.Declared {
+			late := act.Step{Phase: "see whether the device came into sight meanwhile", Percent: 50, Name: actDeclare, Lost: codes.TopologySyncIntentFailed}
+			if err := u.Do(ctx, late, *r, &r.Declared); err != nil {
+				return err
+			}
+		}
+		var again bool
+		stage := act.Step{Phase: "move the device to staged", Percent: 55, Name: actStage, Lost: codes.NetboxUnavailable}
+		if err := u.Do(ctx, stage, *r, &again); err != nil || !again {
+			return err
+		}
+	}
+	return act.Final(codes.NetboxUnavailable, "somebody sets the device's status in NetBox again and again: run the job again once it stays")
 }
 
 // warnings are what people are left with of a run that succeeds.

@@ -192,6 +192,27 @@ func TestADeviceThatIsDiscoveredMeanwhileIsDeclared(t *testing.T) {
 	}
 }
 
+// One that comes into sight right before it goes out of it is declared, too.
+func TestADeviceThatIsDiscoveredAtTheLastMomentIsDeclared(t *testing.T) {
+	t.Parallel()
+	w := inService(t, lab(t, spec()), "c1")
+	w.status = "offline"
+	reads := 0
+	w.meanwhile = map[string]func(){"netbox read": func() {
+		if reads++; reads == 3 {
+			w.status = "active"
+		}
+	}}
+	if err := w.run(unenrollment, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.left(t, "staged")
+	declared, staged := slices.Index(w.did, "declare unenrollment-c1-7"), slices.Index(w.did, "status staged")
+	if declared < 0 || declared > staged || len(w.intents) != 2 {
+		t.Errorf("it did %q", w.did)
+	}
+}
+
 func TestATopologyThatIsNotSyncedIsAWarning(t *testing.T) {
 	t.Parallel()
 	site := lab(t, spec())
