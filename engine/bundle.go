@@ -35,6 +35,9 @@ type Bundle struct {
 	inventory   map[string]*inventoryAxes
 	eligibility map[string]*eligibility
 	workflows   []Workflow
+	operations  []Operation
+	rackDefault OperationDefaults
+	components  map[string][]string
 	failures    []Failure
 	refusals    []RefusalCode
 

@@ -19,7 +19,11 @@ func (l *linter) catalogues(values packages) {
 	for _, workflow := range workflows {
 		l.parameters(workflow)
 	}
-	l.caps(entriesOf(values["policies/limits"].LookupPath(cue.ParsePath("limits")), "blast_caps"), workflows)
+	counted := slices.Clone(workflows)
+	for _, operation := range entriesOf(values["policies/operations"], "operations") {
+		counted = append(counted, entry{operationPrefix + operation.name, operation.value})
+	}
+	l.caps(entriesOf(values["policies/limits"].LookupPath(cue.ParsePath("limits")), "blast_caps"), counted)
 }
 
 // caps tells of caps that never count a device.

@@ -138,8 +138,8 @@ func buildValues(ctx *cue.Context, src *source) (packages, []Finding) {
 	return values, atWorkflows(gathered(dirs, own), values)
 }
 
-// atWorkflows puts what is said of a workflow without eligibility where the
-// workflow is: of what is missing CUE knows no place.
+// atWorkflows puts what is said of a workflow or operation without eligibility
+// where that is: of what is missing CUE knows no place.
 func atWorkflows(findings []Finding, values packages) []Finding {
 	for i := range findings {
 		f := &findings[i]
@@ -148,9 +148,13 @@ func atWorkflows(findings []Finding, values packages) []Finding {
 		if !of || !missing || strings.Contains(slug, ".") {
 			continue
 		}
-		workflow := values["policies/workflows"].LookupPath(cue.MakePath(cue.Str("workflows"), cue.Str(slug)))
-		if at := entryField(workflow, "title"); workflow.Exists() && at.policy() {
-			*f = findingAt(at, f.Severity, "eligibility.%s is missing: say in policies/eligibility/%[1]s.cue which devices the workflow may run on", slug)
+		family, name, what := "workflows", slug, "workflow"
+		if code, ok := strings.CutPrefix(slug, operationPrefix); ok {
+			family, name, what = "operations", code, "operation"
+		}
+		entry := values["policies/"+family].LookupPath(cue.MakePath(cue.Str(family), cue.Str(name)))
+		if at := entryField(entry, "title"); entry.Exists() && at.policy() {
+			*f = findingAt(at, f.Severity, "eligibility.%s is missing: say in policies/eligibility/%[1]s.cue which devices the %s may run on", slug, what)
 		}
 	}
 	return findings
@@ -208,6 +212,7 @@ func (c *compiler) bundle(values packages, bits map[string]uint8) *Bundle {
 	c.hardware(b, values)
 	c.progress(b, values)
 	c.clean(b, values)
+	c.operations(b, values["policies/operations"])
 	if v, ok := c.family(values, "policies/eligibility", "eligibility"); ok {
 		c.eligibility(b, v)
 	}

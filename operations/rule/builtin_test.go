@@ -1,0 +1,103 @@
+package rule_test
+
+import (
+	"slices"
+	"sort"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster"
+	"github.com/musterhq/muster/engine"
+	"github.com/musterhq/muster/operations/rule"
+)
+
+// Every operation has a built-in rule that the validator takes without a word,
+// that ends, and that the registered managers can carry out.
+func TestBuiltInRulesCanBeCarriedOut(t *testing.T) {
+	t.Parallel()
+	bundle, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"cold_reset", "decommission", "downgrade", "force_power_off", "force_power_on", "force_restart", "power_off", "power_on", "restart", "rollback", "upgrade", "warm_reset",
+	}
+	var codes []string
+	v, rack := validator(t), rule.Counts{"compute": 18, "nvswitch": 9, "powershelf": 8}
+	for _, o := range bundle.Operations() {
+		codes = append(codes, o.Code)
+		c, err := v.Rule(rule.Document{Name: o.Pos.File, Data: o.Rule})
+		if err != nil {
+			t.Errorf("%s: %v", o.Code, err)
+			continue
+		}
+		r := c.Rules[0]
+		if warnings := append(c.Warnings, r.WarningsFor(rack)...); len(warnings) > 0 {
+			t.Errorf("%s: %s", o.Code, rule.Lines("", warnings))
+		}
+		if r.Operation != o.Code || r.OperationType != o.Type || r.Name != o.Title {
+			t.Errorf("%s: its rule is %s, %s of %s", o.Code, r.Name, r.Operation, r.OperationType)
+		}
+		if !bundle.HasPolicy(o.Policy()) {
+			t.Errorf("%s has no eligibility", o.Code)
+		}
+		plan := r.Plan(rack)
+		if worst := time.Duration(plan.Worst); worst <= 0 || worst > 48*time.Hour {
+			t.Errorf("%s takes %s at most", o.Code, worst)
+		}
+		if missing := rule.Missing(r.Needs(rack), rule.Managers()); len(missing) > 0 {
+			t.Errorf("%s needs what no manager can do: %v", o.Code, missing)
+		}
+		for _, command := range r.Commands() {
+			locked, ok := bundle.Operation(command.Operation)
+			if !ok {
+				t.Errorf("%s carries out %s, which is no operation", o.Code, command.Operation)
+				continue
+			}
+			power := locked.Type == "power_control"
+			if got, whole := locked.Rack[command.ComponentType], power && command.ComponentType != "compute"; got != whole {
+				t.Errorf("%s of %s locks the rack: %v", command.Operation, command.ComponentType, got)
+			}
+		}
+		roundTrip(t, v, &r)
+	}
+	if sort.Strings(codes); !slices.Equal(codes, want) {
+		t.Errorf("the operations are %v", codes)
+	}
+	if d := bundle.OperationDefaults(); d.Conflict != "refuse" || d.QueueFor != time.Hour {
+		t.Errorf("the defaults are %+v", d)
+	}
+}
+
+// The figures of a whole rack: whoever changes a built-in rule sees what it costs.
+func TestWorstCasesOfTheBuiltInRules(t *testing.T) {
+	t.Parallel()
+	bundle, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := validator(t)
+	for code, want := range map[string]string{
+		"power_on":        "2h15m",
+		"force_power_on":  "41m24s",
+		"power_off":       "2h30m",
+		"force_power_off": "41m24s",
+		"restart":         "4h45m30s",
+		"force_restart":   "1h43m18s",
+		"warm_reset":      "1h10m",
+		"cold_reset":      "5h10m18s",
+		"upgrade":         "24h16m",
+		"downgrade":       "24h16m",
+		"rollback":        "24h16m",
+		"decommission":    "12h50m",
+	} {
+		o, _ := bundle.Operation(code)
+		c, err := v.Rule(rule.Document{Data: o.Rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Rules[0].Plan(rule.Counts{"compute": 18, "nvswitch": 9, "powershelf": 8}).Worst.String(); got != want {
+			t.Errorf("%s takes at most %s, not %s", code, got, want)
+		}
+	}
+}
