@@ -149,8 +149,9 @@ type Execution struct {
 	WorkflowID string
 	Kind       ExecutionKind
 	Holder     string
-	JobID      int64
-	DeviceID   int64  // 0: of the whole job
+	JobID      int64  // 0: of a task
+	TaskID     int64  // 0: of a job
+	DeviceID   int64  // 0: of the whole job or task
 	Parent     string // of a child
 	Workflow   string
 	SiteID     int64

@@ -80,18 +80,21 @@ func ResetBreaker(ctx context.Context, tx pgx.Tx, name, by, reason string) (bool
 	return true, nil
 }
 
-// CountRuns counts the devices of jobs that ended within the window in a scope,
+// CountRuns counts the devices of jobs and the components of tasks that ended within the window in a scope,
 // and of these the ones that failed or timed out, since the breaker of that name
 // was reset last. Cancelled work says nothing. Works empty: every workflow.
 func CountRuns(ctx context.Context, q Querier, breaker string, s CapScope, works []string, window time.Duration) (failed, runs int, err error) {
 	if s.Workflow != "" {
 		works = []string{s.Workflow}
 	}
-	err = q.QueryRow(ctx, `select count(*) filter (where jd.status in ('failed', 'timed_out')), count(*)
-		from job_devices jd join jobs j on j.id = jd.job_id
-		where jd.finished_at > greatest(clock_timestamp() - $1::interval, (select reset_at from breakers where name = $2))
-			and jd.status in ('succeeded', 'failed', 'timed_out') and ($3 = 0 or j.site_id = $3) and (coalesce(cardinality($4::text[]), 0) = 0 or j.workflow = any($4))
-			and ($5 = 0 and $6 = '' or exists (select from devices d where d.id = jd.device_id and ($5 = 0 or d.rack_id = $5) and ($6 = '' or d.device_class = $6)))`,
+	err = q.QueryRow(ctx, `with since as (select greatest(clock_timestamp() - $1::interval, (select reset_at from breakers where name = $2)) as at),
+		runs as (
+			select jd.status, jd.device_id, j.site_id, j.workflow as work from since, job_devices jd join jobs j on j.id = jd.job_id where jd.finished_at > since.at
+			union all select c.status, c.device_id, t.site_id, 'operation_' || t.operation from since, task_components c join tasks t on t.id = c.task_id where c.finished_at > since.at
+		)
+		select count(*) filter (where r.status in ('failed', 'timed_out')), count(*) from runs r
+		where r.status in ('succeeded', 'failed', 'timed_out') and ($3 = 0 or r.site_id = $3) and (coalesce(cardinality($4::text[]), 0) = 0 or r.work = any($4))
+			and ($5 = 0 and $6 = '' or exists (select from devices d where d.id = r.device_id and ($5 = 0 or d.rack_id = $5) and ($6 = '' or d.device_class = $6)))`,
 		window, breaker, s.SiteID, works, s.RackID, s.Class).Scan(&failed, &runs)
 	if err != nil {
 		return 0, 0, fmt.Errorf("count runs under breaker %s: %w", breaker, err)

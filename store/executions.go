@@ -11,17 +11,20 @@ import (
 	"github.com/musterhq/muster/fleet"
 )
 
-const executionColumns = `e.workflow_id, e.kind, e.holder, e.job_id, e.device_id, coalesce(e.parent, ''), e.workflow, e.site_id, e.want, e.state,
+const executionColumns = `e.workflow_id, e.kind, e.holder, e.job_id, e.task_id, e.device_id, coalesce(e.parent, ''), e.workflow, e.site_id, e.want, e.state,
 	e.tries, e.trouble, e.due_at, e.dispatch_by, e.sent_at, e.cancel_sent_at, e.missing_since, e.closed_at, e.created_at`
 
 func scanExecution(row pgx.CollectableRow) (fleet.Execution, error) {
 	var e fleet.Execution
-	var job, device *int64
+	var job, task, device *int64
 	var dispatch, sent, cancel, missing, closed *time.Time
-	err := row.Scan(&e.WorkflowID, &e.Kind, &e.Holder, &job, &device, &e.Parent, &e.Workflow, &e.SiteID, &e.Want, &e.State,
+	err := row.Scan(&e.WorkflowID, &e.Kind, &e.Holder, &job, &task, &device, &e.Parent, &e.Workflow, &e.SiteID, &e.Want, &e.State,
 		&e.Tries, &e.Trouble, &e.DueAt, &dispatch, &sent, &cancel, &missing, &closed, &e.CreatedAt)
 	if job != nil {
 		e.JobID = *job
+	}
+	if task != nil {
+		e.TaskID = *task
 	}
 	if device != nil {
 		e.DeviceID = *device
@@ -41,7 +44,7 @@ func collectExecutions(rows pgx.Rows, err error, doing string) ([]fleet.Executio
 	return all, nil
 }
 
-// InsertExecutions stores what is to be sent for a new job, until the instant
+// InsertExecutions stores what is to be sent for a new job or task, until the instant
 // that comes after within.
 func InsertExecutions(ctx context.Context, tx pgx.Tx, all []fleet.Execution, within time.Duration) error {
 	n := len(all)
@@ -53,9 +56,9 @@ func InsertExecutions(ctx context.Context, tx pgx.Tx, all []fleet.Execution, wit
 		return nil
 	}
 	e := &all[0] // what they have in common
-	_, err := tx.Exec(ctx, `insert into executions (workflow_id, kind, device_id, holder, job_id, workflow, site_id, dispatch_by)
-		select u.id, u.kind, u.device, $4, $5, $6, $7, now() + $8::interval from unnest($1::text[], $2::text[], $3::bigint[]) as u(id, kind, device)`,
-		ids, kinds, devices, e.Holder, idOrNull(e.JobID), e.Workflow, e.SiteID, within)
+	_, err := tx.Exec(ctx, `insert into executions (workflow_id, kind, device_id, holder, job_id, task_id, workflow, site_id, dispatch_by)
+		select u.id, u.kind, u.device, $4, $5, $6, $7, $8, now() + $9::interval from unnest($1::text[], $2::text[], $3::bigint[]) as u(id, kind, device)`,
+		ids, kinds, devices, e.Holder, idOrNull(e.JobID), idOrNull(e.TaskID), e.Workflow, e.SiteID, within)
 	if err != nil {
 		return fmt.Errorf("store the executions of %s: %w", e.Holder, err)
 	}
@@ -65,8 +68,8 @@ func InsertExecutions(ctx context.Context, tx pgx.Tx, all []fleet.Execution, wit
 // InsertChild records a child before its parent starts it; one that is recorded
 // already stays as it is. ErrNotFound where the parent is not known.
 func InsertChild(ctx context.Context, tx pgx.Tx, parent, child string, deviceID int64) error {
-	tag, err := tx.Exec(ctx, `insert into executions (workflow_id, kind, holder, job_id, device_id, parent, workflow, site_id, state, sent_at)
-		select $2, 'child', holder, job_id, coalesce($3, device_id), workflow_id, workflow, site_id, 'sent', clock_timestamp() from executions where workflow_id = $1
+	tag, err := tx.Exec(ctx, `insert into executions (workflow_id, kind, holder, job_id, task_id, device_id, parent, workflow, site_id, state, sent_at)
+		select $2, 'child', holder, job_id, task_id, coalesce($3, device_id), workflow_id, workflow, site_id, 'sent', clock_timestamp() from executions where workflow_id = $1
 		on conflict (workflow_id) do update set workflow_id = excluded.workflow_id`, parent, child, idOrNull(deviceID))
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrNotFound
@@ -103,8 +106,9 @@ func LockExecutions(ctx context.Context, tx pgx.Tx, jobID int64) ([]fleet.Execut
 
 // barred is true of executions e that an open breaker b keeps from starting.
 const barred = `b.tripped_at is not null and (b.workflow = '' or b.workflow = e.workflow) and (b.site_id is null or b.site_id = e.site_id)
-	and (b.rack_id is null and b.device_class = '' or exists (select from job_devices jd join devices d on d.id = jd.device_id
-		where jd.job_id = e.job_id and (e.device_id is null or jd.device_id = e.device_id)
+	and (b.rack_id is null and b.device_class = '' or exists (select from (select device_id from job_devices where job_id = e.job_id union all select device_id from task_components where task_id = e.task_id) u
+		join devices d on d.id = u.device_id
+		where (e.device_id is null or u.device_id = e.device_id)
 			and (b.rack_id is null or d.rack_id = b.rack_id) and (b.device_class = '' or d.device_class = b.device_class)))`
 
 // ClaimUnsent takes the execution that is due longest and holds it until the

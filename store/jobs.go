@@ -244,10 +244,14 @@ func PutIdempotencyKey(ctx context.Context, tx pgx.Tx, principal, key string, jo
 // ForgetIdempotencyKeys deletes some of the keys that are too old to be
 // remembered, and tells how many.
 func ForgetIdempotencyKeys(ctx context.Context, q Querier, most int) (int64, error) {
-	tag, err := q.Exec(ctx, `delete from idempotency_keys where ctid in
-		(select ctid from idempotency_keys where created_at < now() - $1::interval order by created_at limit $2 for update skip locked)`, IdempotencyKept, most)
-	if err != nil {
-		return 0, fmt.Errorf("forget old idempotency keys: %w", err)
+	var n int64
+	for _, table := range []string{"idempotency_keys", "task_keys"} {
+		tag, err := q.Exec(ctx, `delete from `+table+` where ctid in
+			(select ctid from `+table+` where created_at < now() - $1::interval order by created_at limit $2 for update skip locked)`, IdempotencyKept, most)
+		if err != nil {
+			return n, fmt.Errorf("forget old idempotency keys: %w", err)
+		}
+		n += tag.RowsAffected()
 	}
-	return tag.RowsAffected(), nil
+	return n, nil
 }
