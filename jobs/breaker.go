@@ -22,22 +22,29 @@ type watched struct {
 	name    string
 }
 
-// trip opens the breakers that the failures of a change trip. Without a bundle
-// none is known.
-func (s *Service) trip(ctx context.Context, tx pgx.Tx, w *work) error {
+// failures are those of one change.
+type failures struct {
+	work   string // the workflow or operation
+	holder string
+	site   int64
+	ended  []int64 // devices
+}
+
+// trip opens the breakers that failures trip. Without a bundle none is known.
+func (s *Service) trip(ctx context.Context, tx pgx.Tx, w failures) error {
 	bundle := s.current()
 	if bundle == nil {
 		return nil
 	}
 	l := s.limits(bundle)
-	if !slices.ContainsFunc(l.Breakers, func(b engine.Breaker) bool { return counts(&b.Scope, w.job.Workflow) }) {
+	if !slices.ContainsFunc(l.Breakers, func(b engine.Breaker) bool { return counts(&b.Scope, w.work) }) {
 		return nil
 	}
 	all, err := store.DevicesByID(ctx, tx, w.ended)
 	if err != nil {
 		return err
 	}
-	site, err := store.SiteByID(ctx, tx, w.job.SiteID)
+	site, err := store.SiteByID(ctx, tx, w.site)
 	if err != nil {
 		return err
 	}
@@ -48,11 +55,11 @@ func (s *Service) trip(ctx context.Context, tx pgx.Tx, w *work) error {
 	var watches []watched
 	for i := range l.Breakers {
 		b := &l.Breakers[i]
-		if !counts(&b.Scope, w.job.Workflow) {
+		if !counts(&b.Scope, w.work) {
 			continue
 		}
 		for j := range all {
-			in, name := scopeOf(&b.Scope, &all[j], w.job.Workflow, site.Spec.Name, racks[all[j].RackID])
+			in, name := scopeOf(&b.Scope, &all[j], w.work, site.Spec.Name, racks[all[j].RackID])
 			watches = append(watches, watched{b, in, name})
 		}
 	}
@@ -68,17 +75,20 @@ func (s *Service) trip(ctx context.Context, tx pgx.Tx, w *work) error {
 		}
 		tripped, err := store.TripBreaker(ctx, tx, &fleet.Breaker{
 			Name: x.name, Policy: x.breaker.Name, Workflow: x.in.Workflow, SiteID: x.in.SiteID, RackID: x.in.RackID, DeviceClass: x.in.Class,
-			Failed: failed, Runs: runs, Reason: fmt.Sprintf("%d of the last %d runs within %s failed, the last in job %d", failed, runs, x.breaker.Window, w.job.ID),
+			Failed: failed, Runs: runs, Reason: fmt.Sprintf("%d of the last %d runs within %s failed, the last in %s", failed, runs, x.breaker.Window, spoken(w.holder)),
 		})
 		if err != nil {
 			return err
 		}
 		if tripped {
-			s.log.Warn("breaker tripped", "breaker", x.name, "failed", failed, "runs", runs, "job", w.job.ID)
+			s.log.Warn("breaker tripped", "breaker", x.name, "failed", failed, "runs", runs, "holder", w.holder)
 		}
 	}
 	return nil
 }
+
+// spoken is a holder as people say it: job 12.
+func spoken(holder string) string { return strings.Replace(holder, "/", " ", 1) }
 
 func rackNames(ctx context.Context, q store.Querier, all []fleet.Device) (map[int64]string, error) {
 	var ids []int64

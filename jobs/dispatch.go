@@ -60,8 +60,8 @@ func backOff(tries int) time.Duration {
 	return min(time.Second<<min(tries, 6), time.Minute)
 }
 
-// Expire fails what was not handed to Temporal in time, of up to most jobs, and
-// tells of how many it did.
+// Expire fails what was not handed to Temporal in time, of up to most jobs and as
+// many tasks, and tells of how many it did.
 func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 	late, err := store.LateJobs(ctx, s.db, most)
 	if err != nil {
@@ -87,7 +87,11 @@ func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 		}
 		n++
 	}
-	return n, nil
+	if s.tasks == nil {
+		return n, nil
+	}
+	more, err := s.tasks.Expire(ctx, most)
+	return n + more, err
 }
 
 // Missing notes that a reachable Temporal knows nothing of an execution that it

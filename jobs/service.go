@@ -38,6 +38,7 @@ type Service struct {
 	log     hclog.Logger
 	options Options
 	limits  func(*engine.Bundle) engine.Limits
+	tasks   Tasks // nil: there are none
 }
 
 // Implements reports whether this server runs a workflow.

@@ -103,6 +103,12 @@ func (s *Service) Finish(ctx context.Context, workflowID string, deviceID int64,
 	if !e.Status.Ended() {
 		return fmt.Errorf("finish %s: %q is no end", workflowID, e.Status)
 	}
+	if other, err := s.ofTask(ctx, workflowID); err != nil || other {
+		if err == nil {
+			err = s.tasks.Finish(ctx, workflowID, e)
+		}
+		return refusedOr(err, "finish "+workflowID)
+	}
 	err := s.changing(ctx, workflowID, func(tx pgx.Tx, w *work) error {
 		ids := w.devices()
 		if deviceID != 0 {
@@ -139,6 +145,12 @@ func (s *Service) Child(ctx context.Context, parent, child string, deviceID int6
 // of its devices has not ended yet ends so; a child's devices are its parent's to
 // end, and e is not looked at. The devices are free when nothing works on them.
 func (s *Service) Close(ctx context.Context, workflowID string, e Ending) error {
+	if other, err := s.ofTask(ctx, workflowID); err != nil || other {
+		if err == nil {
+			err = s.tasks.Close(ctx, workflowID, e)
+		}
+		return refusedOr(err, "close "+workflowID)
+	}
 	err := s.changing(ctx, workflowID, func(tx pgx.Tx, w *work) error {
 		if w.execution.State == fleet.ExecutionClosed {
 			return nil
@@ -236,7 +248,7 @@ func (s *Service) settle(ctx context.Context, tx pgx.Tx, w *work) error {
 		return err
 	}
 	if w.failed {
-		if err := s.trip(ctx, tx, w); err != nil {
+		if err := s.trip(ctx, tx, failures{w.job.Workflow, w.job.Holder(), w.job.SiteID, w.ended}); err != nil {
 			return err
 		}
 	}
