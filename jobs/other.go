@@ -110,6 +110,16 @@ type Tasks interface {
 	Finish(ctx context.Context, workflowID string, e Ending) error
 	Close(ctx context.Context, workflowID string, e Ending) error
 	Expire(ctx context.Context, most int) (int, error)
+	Promote(ctx context.Context) (int, error)
+}
+
+// Promote starts what waited for others and may go on now, and tells of how many
+// tasks it decided.
+func (s *Service) Promote(ctx context.Context) (int, error) {
+	if s.tasks == nil {
+		return 0, nil
+	}
+	return s.tasks.Promote(ctx)
 }
 
 // Join makes the service hand on what concerns executions of tasks, so that one

@@ -1,0 +1,383 @@
+package operations
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/musterhq/muster/fleet"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/operations/rule"
+	"github.com/musterhq/muster/store"
+)
+
+// Component is a device that a task is for.
+type Component struct {
+	Device            int64
+	Name              string
+	Type              string // compute, nvswitch, powershelf
+	BMCAddress        string // "": the inventory knows none
+	InfrastructureRef string // Ironic node UUID, "" for none
+}
+
+// Begun tells a task's first activity what it works on.
+type Begun struct {
+	Runs          bool // false: nothing is to be done
+	Task          int64
+	Site          string
+	Rack          int64
+	RackName      string
+	OperationType string
+	Operation     string
+	Rule          rule.Rule
+	Components    []Component // by type and id
+	Absent        []string    // types of the rule that the task has no component of
+	Firmware      []Firmware
+	Worst         time.Duration // past which it is over its budget
+}
+
+// The phases of a step, as entries name them.
+const (
+	PhasePre  = "pre"
+	PhaseMain = "main"
+	PhasePost = "post"
+)
+
+// Entry is one row of a task's report: an action of a step, with one component or
+// of the whole phase.
+type Entry struct {
+	Stage         int
+	ComponentType string
+	Phase         string // pre, main, post
+	Index         int    // of the action within the phase
+	Action        string
+	Device        int64 // 0: of the whole phase
+	Status        fleet.EntryStatus
+	Attempts      int
+	Code          codes.Failure
+	Message       string
+}
+
+// ComponentState is what is known of a component. Empty texts leave what was said
+// before.
+type ComponentState struct {
+	Status    fleet.JobDeviceStatus
+	Phase     string
+	Code      codes.Failure
+	Message   string
+	LastState string // that was seen of it
+}
+
+// Begin makes a pending task running, before any effect, and stores the plan of its
+// report: a task without a start proves that nothing happened. After a cancel, or
+// where a component may not be worked on any more, it ends instead. Calling it
+// again gives the same.
+func (s *Service) Begin(ctx context.Context, workflowID string) (Begun, error) {
+	var b Begun
+	err := s.db.Tx(ctx, func(tx pgx.Tx) error {
+		b = Begun{}
+		t, e, err := taskOf(ctx, tx, workflowID)
+		if err != nil || e.State == fleet.ExecutionClosed || t.Status.Ended() {
+			return err
+		}
+		if t.Status == fleet.TaskPending || !t.CancelRequestedAt.IsZero() && t.StartedAt.IsZero() {
+			ended, err := s.barred(ctx, tx, &t, workflowID)
+			if err != nil || ended {
+				return err
+			}
+		}
+		if b, err = s.begun(ctx, tx, &t); err != nil || t.Status != fleet.TaskPending {
+			return err
+		}
+		if err := store.PlanTaskEntries(ctx, tx, t.ID, planned(&b)); err != nil {
+			return err
+		}
+		if err := store.PutTask(ctx, tx, t.ID, store.TaskChange{Status: fleet.TaskRunning}); err != nil {
+			return err
+		}
+		return store.Notify(ctx, tx, store.TasksChannel, t.ID)
+	})
+	return b, refusedOr(err, "begin "+workflowID)
+}
+
+// barred ends a task that may not begin.
+func (s *Service) barred(ctx context.Context, tx pgx.Tx, t *fleet.Task, workflowID string) (bool, error) {
+	as, code, message := fleet.TaskCancelled, codes.Failure(""), "cancelled before its work began"
+	if t.CancelRequestedAt.IsZero() {
+		names, err := store.UnworkableComponents(ctx, tx, t.ID)
+		if err != nil || len(names) == 0 {
+			return false, err
+		}
+		as, code = fleet.TaskFailed, codes.DeviceInventoryOnly
+		message = strings.Join(names, ", ") + " became inventory-only, or left the inventory, before the work began"
+	}
+	if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
+		return false, err
+	}
+	return true, s.end(ctx, tx, t, as, string(code), message)
+}
+
+func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, error) {
+	b := Begun{Runs: true, Task: t.ID, Rack: t.RackID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst}
+	var err error
+	if b.Rule, err = ruleOf(t); err != nil {
+		return Begun{}, err
+	}
+	if err := json.Unmarshal(t.Firmware, &b.Firmware); err != nil {
+		return Begun{}, fmt.Errorf("read the firmware of task %d: %w", t.ID, err)
+	}
+	rows, err := store.TaskComponents(ctx, tx, t.ID)
+	if err != nil {
+		return Begun{}, err
+	}
+	ids := make([]int64, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].DeviceID
+	}
+	all, err := store.DevicesByID(ctx, tx, ids)
+	if err != nil {
+		return Begun{}, err
+	}
+	byID := map[int64]*fleet.Device{}
+	for i := range all {
+		byID[all[i].ID] = &all[i]
+	}
+	there := map[string]bool{}
+	for i := range rows {
+		c := Component{Device: rows[i].DeviceID, Name: rows[i].Name, Type: rows[i].Type}
+		if d := byID[c.Device]; d != nil {
+			c.BMCAddress, c.InfrastructureRef = d.BMCAddress, d.InfrastructureRef
+		}
+		b.Components, there[c.Type] = append(b.Components, c), true
+	}
+	for i := range b.Rule.Steps {
+		if kind := b.Rule.Steps[i].ComponentType; !there[kind] && !slices.Contains(b.Absent, kind) {
+			b.Absent = append(b.Absent, kind)
+		}
+	}
+	racks, err := store.FindRacks(ctx, tx, []int64{t.RackID}, nil, nil, "")
+	if err != nil || len(racks) == 0 {
+		return Begun{}, err
+	}
+	b.Site, b.RackName = racks[0].Site, racks[0].Name
+	return b, nil
+}
+
+// planned lists the rows of a report before anything has been done.
+func planned(b *Begun) []fleet.TaskEntry {
+	of, counts := map[string][]int64{}, rule.Counts{}
+	for _, c := range b.Components {
+		of[c.Type] = append(of[c.Type], c.Device)
+		counts[c.Type]++
+	}
+	var all []fleet.TaskEntry
+	plan := b.Rule.Plan(counts)
+	for i := range plan.Stages {
+		for j := range plan.Stages[i].Steps {
+			all = append(all, plannedStep(&b.Rule.Steps[plan.Stages[i].Steps[j].Index], of)...)
+		}
+	}
+	return all
+}
+
+func plannedStep(step *rule.Step, of map[string][]int64) []fleet.TaskEntry {
+	var all []fleet.TaskEntry
+	phase := func(name string, actions ...rule.Action) {
+		for i, a := range actions {
+			e := fleet.TaskEntry{Stage: step.Stage, ComponentType: step.ComponentType, Phase: name, Index: i, Action: a.Name}
+			if len(of[step.ComponentType]) == 0 {
+				e.Status, e.Message = fleet.EntrySkipped, "the rack has no component of this type that the task is for"
+			}
+			if e.Status == fleet.EntrySkipped || !PerComponent(a.Name) {
+				all = append(all, e)
+				continue
+			}
+			for _, id := range of[step.ComponentType] {
+				e.DeviceID = id
+				all = append(all, e)
+			}
+		}
+	}
+	phase(PhasePre, step.Pre...)
+	phase(PhaseMain, step.Main)
+	phase(PhasePost, step.Post...)
+	return all
+}
+
+// PerComponent tells whether an action has one entry a component; the others have
+// one of the whole phase.
+func PerComponent(action string) bool {
+	switch action {
+	case rule.PowerControl, rule.FirmwareControl, rule.GetPowerStatus, rule.DecommissionControl:
+		return true
+	}
+	return false
+}
+
+// Note writes one row of a task's report; one that has ended stays as it is, which
+// is no error.
+func (s *Service) Note(ctx context.Context, task int64, e Entry) error {
+	row := fleet.TaskEntry{
+		TaskID: task, Stage: e.Stage, ComponentType: e.ComponentType, Phase: e.Phase, Index: e.Index, Action: e.Action, DeviceID: e.Device,
+		Status: e.Status, Attempts: e.Attempts, Code: string(e.Code), Message: e.Message,
+	}
+	written, err := store.PutTaskEntry(ctx, s.db, &row)
+	if err != nil || !written {
+		return err
+	}
+	return store.Notify(ctx, s.db, store.TasksChannel, task)
+}
+
+// Component writes what is known of a component; one that has ended stays as it
+// is, which is no error.
+func (s *Service) Component(ctx context.Context, task, device int64, c ComponentState) error {
+	row := fleet.TaskComponent{TaskID: task, DeviceID: device, Status: c.Status, Phase: c.Phase, FailureCode: string(c.Code), FailureMessage: c.Message, LastState: c.LastState}
+	written, err := store.PutTaskComponent(ctx, s.db, &row)
+	if err != nil || !written {
+		return err
+	}
+	return store.Notify(ctx, s.db, store.TasksChannel, task)
+}
+
+// OverBudget notes that a task takes longer than its rule lets one expect. Nothing
+// ends by it.
+func (s *Service) OverBudget(ctx context.Context, task int64) error {
+	written, err := store.PutOverBudget(ctx, s.db, task)
+	if err != nil || !written {
+		return err
+	}
+	s.log.Warn("a task takes longer than its rule's worst case, see what holds it up", "task", task, "code", "TASK_OVER_BUDGET")
+	return store.Notify(ctx, s.db, store.TasksChannel, task)
+}
+
+// Child records a child before its parent starts it. Recording it again changes
+// nothing.
+func (s *Service) Child(ctx context.Context, parent, child string) error {
+	return s.db.Tx(ctx, func(tx pgx.Tx) error { return store.InsertChild(ctx, tx, parent, child, 0) })
+}
+
+// Finish ends a task: what of its components and entries runs ends so as well,
+// what never started stays so. One that has ended stays as it is, which is no
+// error. The devices of one that succeeded or failed are free at once, unless a
+// child still works; of any other when its execution is closed.
+func (s *Service) Finish(ctx context.Context, workflowID string, e jobs.Ending) error {
+	if !e.Status.Ended() {
+		return fmt.Errorf("finish %s: %q is no end", workflowID, e.Status)
+	}
+	err := s.db.Tx(ctx, func(tx pgx.Tx) error {
+		t, x, err := taskOf(ctx, tx, workflowID)
+		if err != nil {
+			return err
+		}
+		if !t.Status.Ended() {
+			if err := s.finish(ctx, tx, &t, e); err != nil {
+				return err
+			}
+		}
+		if x.Kind == fleet.ExecutionTask && (e.Status == fleet.DeviceSucceeded || e.Status == fleet.DeviceFailed) {
+			if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
+				return err
+			}
+		}
+		return s.free(ctx, tx, t.ID)
+	})
+	return refusedOr(err, "finish "+workflowID)
+}
+
+// Close notes that an execution has ended with everything it started. A task that
+// has not ended yet ends so; of a child e is not looked at. The devices are free
+// when nothing works for the task.
+func (s *Service) Close(ctx context.Context, workflowID string, e jobs.Ending) error {
+	err := s.db.Tx(ctx, func(tx pgx.Tx) error {
+		t, x, err := taskOf(ctx, tx, workflowID)
+		if err != nil || x.State == fleet.ExecutionClosed {
+			return err
+		}
+		if x.Kind == fleet.ExecutionTask {
+			if !e.Status.Ended() {
+				return fmt.Errorf("%q is no end", e.Status)
+			}
+			if err := s.finish(ctx, tx, &t, e); err != nil {
+				return err
+			}
+		}
+		if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
+			return err
+		}
+		return s.free(ctx, tx, t.ID)
+	})
+	return refusedOr(err, "close "+workflowID)
+}
+
+// taskOf reads an execution with its task's row held.
+func taskOf(ctx context.Context, tx pgx.Tx, workflowID string) (fleet.Task, fleet.Execution, error) {
+	t, err := store.LockTaskOf(ctx, tx, workflowID)
+	if err != nil {
+		return t, fleet.Execution{}, err
+	}
+	e, err := store.Execution(ctx, tx, workflowID) // as it is with the task held
+	return t, e, err
+}
+
+// finish ends what of a locked task has not ended.
+func (s *Service) finish(ctx context.Context, tx pgx.Tx, t *fleet.Task, e jobs.Ending) error {
+	if e.Status == fleet.DeviceFailed && e.Code == "" {
+		e.Code = codes.InternalError
+	}
+	if e.Status == fleet.DeviceSucceeded {
+		e.Code, e.Message = "", ""
+	}
+	if _, err := store.EndTaskRows(ctx, tx, t.ID, store.Ending{Status: e.Status, Code: string(e.Code), Message: e.Message}); err != nil || t.Status.Ended() {
+		return err
+	}
+	rows, err := store.TaskComponents(ctx, tx, t.ID)
+	if err != nil {
+		return err
+	}
+	status, failed, some := fleet.TaskStatus(e.Status), []int64(nil), false
+	for i := range rows {
+		switch rows[i].Status {
+		case fleet.DeviceSucceeded:
+			some = true
+		case fleet.DeviceFailed, fleet.DeviceTimedOut:
+			failed = append(failed, rows[i].DeviceID)
+		}
+	}
+	if status == fleet.TaskFailed && some {
+		status = fleet.TaskPartiallyFailed
+	}
+	if err := s.end(ctx, tx, t, status, string(e.Code), e.Message); err != nil || len(failed) == 0 {
+		return err
+	}
+	return s.jobs.Trip(ctx, tx, fleet.OperationWork(t.Operation), t.Holder(), t.SiteID, failed)
+}
+
+// end writes the end of a locked task, and frees what nothing works on any more.
+func (s *Service) end(ctx context.Context, tx pgx.Tx, t *fleet.Task, as fleet.TaskStatus, code, message string) error {
+	if err := store.PutTask(ctx, tx, t.ID, store.TaskChange{Status: as, FailureCode: code, FailureMessage: message}); err != nil {
+		return err
+	}
+	t.Status = as
+	return s.free(ctx, tx, t.ID)
+}
+
+// free ends the locks of a task that has ended, and lets those who wait for them
+// look again.
+func (s *Service) free(ctx context.Context, tx pgx.Tx, id int64) error {
+	freed, err := store.FreeTask(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	if freed {
+		if err := store.Notify(ctx, tx, store.ExecutionsChannel, id); err != nil {
+			return err
+		}
+	}
+	return store.Notify(ctx, tx, store.TasksChannel, id)
+}
