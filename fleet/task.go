@@ -153,3 +153,6 @@ func (s EntryStatus) Ended() bool { return s != EntryPlanned && s != EntryRunnin
 
 // ExecutionTask is an execution of a whole task.
 const ExecutionTask ExecutionKind = "task"
+
+// TaskWorkflow is the type by which Temporal knows the workflow of a task.
+const TaskWorkflow = "rack_task"

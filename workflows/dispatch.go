@@ -33,11 +33,15 @@ var _ jobs.Sender = (*sender)(nil)
 // Start starts a workflow under the execution's id, once for ever: one that ran
 // to its end is not begun again.
 func (s *sender) Start(ctx context.Context, e fleet.Execution) error {
+	name := e.Workflow
+	if e.Kind == fleet.ExecutionTask { // one workflow carries out every operation
+		name = fleet.TaskWorkflow
+	}
 	_, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: e.WorkflowID, TaskQueue: s.queue,
 		WorkflowIDReusePolicy:                    enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-	}, e.Workflow)
+	}, name)
 	var started *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &started) {
 		err = nil
@@ -92,6 +96,9 @@ func (r *Runner) dispatch(ctx context.Context) {
 // handOver hands over what is due now. While Temporal takes nothing, little is
 // tried: each try holds a row.
 func (r *Runner) handOver(ctx context.Context) error {
+	if _, err := r.options.Jobs.Promote(ctx); err != nil { // what others held may be free
+		return err
+	}
 	var group sync.WaitGroup
 	errs := make([]error, dispatchers)
 	for i := range errs {

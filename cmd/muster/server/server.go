@@ -17,9 +17,12 @@ import (
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/musterhq/muster"
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/operations"
+	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/reconciler"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/sources/registry"
@@ -81,6 +84,11 @@ func New(o Options) (*Server, error) {
 	}
 	service.Respect(jobs.Locks{})
 	work := jobs.New(o.DB, service, o.Policies, clock, o.Log.Named("jobs"), jobs.Options{Implemented: workflows.Implemented})
+	validator, err := rule.New(muster.Bundle())
+	if err != nil {
+		return nil, err
+	}
+	racks := operations.New(o.DB, service, work, validator, clock, o.Log.Named("operations"), operations.Options{})
 	s := &Server{options: o}
 	reconciles, works := slices.Contains(o.Roles, RoleReconciler), slices.Contains(o.Roles, RoleWorker) && o.Temporal != nil
 	if reconciles || works {
@@ -88,7 +96,6 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	var err error
 	if reconciles {
 		if s.reconciler, err = reconciler.New(reconciler.Options{
 			DB: o.DB, Devices: service, Policies: o.Policies, Clients: s.clients, Owner: owner(), Rand: mathrand.Float64,
@@ -110,7 +117,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.api, err = httpapi.New(httpapi.Deps{
-		DB: o.DB, Devices: service, Policies: o.Policies, Jobs: work, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
+		DB: o.DB, Devices: service, Policies: o.Policies, Jobs: work, Operations: racks, Auth: o.Auth, Clock: clock, Log: o.Log.Named("api"),
 		Registry: metrics, ShutdownTimeout: o.ShutdownTimeout, ProcessOnly: !slices.Contains(o.Roles, RoleAPI),
 	})
 	return s, err
