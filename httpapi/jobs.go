@@ -113,17 +113,17 @@ func viewJobDevice(d *store.JobDeviceRow, b *engine.Bundle) jobDeviceView {
 		v.Stamped = map[string]any{}
 	}
 	if d.FailureCode != "" {
-		v.Failure = viewFailure(d, b)
+		v.Failure = failureOf(d.FailureCode, d.FailureMessage, b)
 	}
 	return v
 }
 
-func viewFailure(d *store.JobDeviceRow, b *engine.Bundle) *failureView {
-	v := &failureView{Code: d.FailureCode, Message: orNil(d.FailureMessage)}
+func failureOf(code, message string, b *engine.Bundle) *failureView {
+	v := &failureView{Code: code, Message: orNil(message)}
 	if b == nil {
 		return v
 	}
-	if f, known := b.Failure(d.FailureCode); known {
+	if f, known := b.Failure(code); known {
 		v.Owner, v.Meaning, v.Hint, v.Runbook, v.Retryable = orNil(f.Owner), orNil(f.Meaning), orNil(f.Hint), orNil(f.Runbook), &f.Retryable
 	}
 	return v

@@ -22,6 +22,9 @@ type reply struct {
 
 func ok(body any) *reply { return &reply{body: body} }
 
+// nothing is the answer of what has nothing to show.
+func nothing() *reply { return &reply{status: http.StatusNoContent} }
+
 // tagged is a single resource: who has it already may ask whether it changed.
 func tagged(body any) *reply { return &reply{body: body, etag: true} }
 
@@ -32,6 +35,10 @@ type list[T any] struct {
 }
 
 func (a *reply) write(w http.ResponseWriter, r *http.Request) error {
+	if a.status == http.StatusNoContent {
+		w.WriteHeader(a.status)
+		return nil
+	}
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
 	encoder.SetEscapeHTML(false)

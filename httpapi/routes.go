@@ -43,6 +43,12 @@ func (s *Server) table() []route {
 	post := func(path, scope string, h handler) route {
 		return route{method: http.MethodPost, path: apiRoot + path, scope: scope, answer: h}
 	}
+	put := func(path, scope string, h handler) route {
+		return route{method: http.MethodPut, path: apiRoot + path, scope: scope, answer: h}
+	}
+	remove := func(path, scope string, h handler) route {
+		return route{method: http.MethodDelete, path: apiRoot + path, scope: scope, answer: h}
+	}
 	return []route{
 		get("/devices/", DeviceRead, s.listDevices),
 		get("/devices/{id}/", DeviceRead, s.showDevice),
@@ -65,6 +71,24 @@ func (s *Server) table() []route {
 		post("/jobs/{job}/cancel/", JobWrite, s.cancelJob),
 		get("/breakers/", OperationRead, s.listBreakers),
 		post("/breakers/{breaker}/reset/", OperationWrite, s.resetBreaker),
+		post("/operations/power/", OperationWrite, s.operate("power_control")),
+		post("/operations/firmware/", OperationWrite, s.operate("firmware_control")),
+		post("/operations/decommission/", OperationWrite, s.operate("decommission")),
+		get("/operations/tasks/", OperationRead, s.listTasks),
+		get("/operations/tasks/{task}/", OperationRead, s.showTask),
+		{method: http.MethodGet, path: apiRoot + "/operations/tasks/{task}/events/", scope: OperationRead, stream: s.followTask},
+		post("/operations/tasks/{task}/cancel/", OperationWrite, s.cancelTask),
+		get("/operation-rules/", RuleRead, s.listRules),
+		post("/operation-rules/", RuleWrite, s.createRule),
+		post("/operation-rules/import/", RuleWrite, s.importRules),
+		post("/operation-rules/validate/", RuleRead, s.validateRules),
+		post("/operation-rules/plan/", RuleRead, s.planRule),
+		get("/operation-rules/{rule}/", RuleRead, s.showRule),
+		put("/operation-rules/{rule}/", RuleWrite, s.replaceRule),
+		remove("/operation-rules/{rule}/", RuleWrite, s.deleteRule),
+		post("/operation-rules/{rule}/set-default/", RuleWrite, s.setDefaultRule),
+		put("/racks/{rack}/operation-rules/{operation}/", RuleWrite, s.associateRule),
+		remove("/racks/{rack}/operation-rules/{operation}/", RuleWrite, s.disassociateRule),
 		get("/racks/", DeviceRead, s.listRacks),
 		get("/fleet/summary/", DeviceRead, s.showFleet),
 		get("/sites/", DeviceRead, s.listSites),

@@ -18,6 +18,7 @@ import (
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/operations"
 	"github.com/musterhq/muster/store"
 )
 
@@ -42,6 +43,8 @@ type Deps struct {
 	Devices  *devices.Service
 	Policies Policies
 	Jobs     *jobs.Service // nil only where ProcessOnly
+
+	Operations *operations.Service // nil only where ProcessOnly
 
 	// Auth tells whose a credential is. Nil: whoever asks from this machine may
 	// do everything, others nothing; see CheckExposure.

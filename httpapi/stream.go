@@ -57,12 +57,11 @@ func (s *Server) followJob(w http.ResponseWriter, r *request) error {
 		openEvents(w)
 		return nil
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return refuse(http.StatusServiceUnavailable, "too_many_streams", "%d connections follow events here already: ask for the job itself instead", streamsMost).set("Retry-After", "10")
+	leave, err := s.enter()
+	if err != nil {
+		return err
 	}
+	defer leave()
 	devices, err := s.jobDevices(r.Context(), row.ID)
 	if err != nil {
 		return err
@@ -74,6 +73,16 @@ func (s *Server) followJob(w http.ResponseWriter, r *request) error {
 	}
 	s.followOn(out, r, last)
 	return nil
+}
+
+// enter takes a place among those who follow events; leave gives it back.
+func (s *Server) enter() (leave func(), err error) {
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams }, nil
+	default:
+		return nil, refuse(http.StatusServiceUnavailable, "too_many_streams", "%d connections follow events here already: ask for the job itself instead", streamsMost).set("Retry-After", "10")
+	}
 }
 
 // followOn sends what changes until the job has ended, the watcher is gone or

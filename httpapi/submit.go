@@ -85,7 +85,9 @@ var statusOfJobs = map[string]int{
 func refusedAct(e *jobs.Error) *problem {
 	status, known := statusOfJobs[e.Code]
 	if !known {
-		status = http.StatusConflict
+		if status, known = statusOfOperations[e.Code]; !known {
+			status = http.StatusConflict
+		}
 	}
 	p := refuse(status, e.Code, "%s", e.Message)
 	if status == http.StatusServiceUnavailable {
@@ -119,6 +121,8 @@ func refusedSubmission(e *jobs.RefusedError) *problem {
 		one := fault{Code: f.Code, Detail: f.Message}
 		if path, ok := strings.CutPrefix(f.Path, "parameters"); ok {
 			one.Pointer = "/parameters" + strings.ReplaceAll(path, ".", "/")
+		} else if f.Path != "" && slices.Contains(callersFault, f.Code) {
+			one.Pointer = "/" + strings.ReplaceAll(brackets.ReplaceAllString(f.Path, ".$1"), ".", "/")
 		}
 		p.Errors = append(p.Errors, one)
 	}
