@@ -44,6 +44,25 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 		return map[string]any{"workflow": "verify_connectivity", "device_ids": []int64{device}}
 	case "/api/v1/jobs/{job}/cancel/", "/api/v1/breakers/{breaker}/reset/":
 		return map[string]any{"reason": "it was the cable"}
+	case "/api/v1/operations/power/", "/api/v1/operations/firmware/", "/api/v1/operations/decommission/":
+		return map[string]any{"operation": "power_on", "racks": []any{1}}
+	case "/api/v1/operations/tasks/{task}/cancel/":
+		return map[string]any{"reason": "it was the cable"}
+	case "/api/v1/operation-rules/", "/api/v1/operation-rules/{rule}/":
+		if one.Method == http.MethodGet || one.Method == http.MethodDelete {
+			return nil
+		}
+		return map[string]any{"rule": ownRule("power_on", "compute")}
+	case "/api/v1/operation-rules/import/":
+		return map[string]any{"batch": map[string]any{"rules": []any{ownRule("power_on", "compute"), ownRule("power_off", "compute")}}}
+	case "/api/v1/operation-rules/validate/":
+		return ownRule("power_on", "compute")
+	case "/api/v1/operation-rules/plan/":
+		return map[string]any{"rack_id": 1, "operation": "power_on"}
+	case "/api/v1/racks/{rack}/operation-rules/{operation}/":
+		if one.Method == http.MethodPut {
+			return map[string]any{"rule_id": 1}
+		}
 	case "/api/v1/policies/evaluate/":
 		return map[string]any{"site": w.lab.Spec.Name}
 	}
@@ -52,7 +71,7 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 
 // pathOf fills a template with what is the lab's.
 func pathOf(template string, device int64) string {
-	return strings.NewReplacer("{id}", fmt.Sprint(device), "{site}", "lab", "{source}", "ironic", "{family}", "status", "{job}", "1", "{breaker}", "tripped").Replace(template)
+	return strings.NewReplacer("{id}", fmt.Sprint(device), "{site}", "lab", "{source}", "ironic", "{family}", "status", "{job}", "1", "{task}", "1", "{rule}", "1", "{rack}", "1", "{operation}", "power_on", "{breaker}", "tripped").Replace(template)
 }
 
 // TestAuthorisationMatrix asks every operation with every scope, for callers
@@ -62,6 +81,8 @@ func TestAuthorisationMatrix(t *testing.T) {
 	device := w.bear(w.lab, "gpu-1", node(ready))
 	w.exec("insert into racks (site_id, source_ref, name) values ($1, 'r1', 'gpu-1 rack')", w.lab.ID)
 	w.ended(w.submit("verify_connectivity", nil, device))
+	w.exec(`insert into tasks (site_id, rack_id, operation_type, operation, rule, rule_source, identity, disruptive, status, conflict, bundle_version, requested_by)
+		values ($1, 1, 'power_control', 'power_on', '{"name": "gpu-1"}', 'builtin', '', false, 'failed', 'refuse', 'b', 'test')`, w.lab.ID)
 	w.exec("insert into breakers (name, policy, site_id, reset_at) values ('tripped', 'tripped', $1, now())", w.lab.ID)
 	sites := map[string][]string{"every site": nil, "its own site": {"lab"}, "another site": {"annex"}, "no site": {}}
 	for whose, names := range sites {
@@ -74,6 +95,10 @@ func TestAuthorisationMatrix(t *testing.T) {
 				aboutSite := strings.Contains(one.Path, "{site}") || strings.HasSuffix(one.Path, "/evaluate/")
 				if strings.HasPrefix(one.Path, "/ui/") {
 					w.checkPage(one, scope, here, a)
+					continue
+				}
+				if strings.Contains(one.Path, "/operation") {
+					w.checkOperation(one, scope, here, a)
 					continue
 				}
 				switch {
@@ -105,6 +130,25 @@ func TestAuthorisationMatrix(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// checkOperation is what the matrix wants of rules and of operations on racks: what
+// becomes of a rule depends on what was asked before.
+func (w *world) checkOperation(one httpapi.RouteInfo, scope string, here bool, a answer) {
+	w.t.Helper()
+	ofRack := strings.Contains(one.Path, "{rack}") || strings.HasSuffix(one.Path, "/plan/") || strings.HasPrefix(one.Path, "/api/v1/operations/") && !strings.Contains(one.Path, "/tasks/")
+	switch {
+	case scope != one.Scope:
+		a.refused(http.StatusForbidden, "scope_missing")
+	case !here && ofRack:
+		a.refused(http.StatusNotFound, "rack_not_found")
+	case !here && strings.Contains(one.Path, "{task}"):
+		a.refused(http.StatusNotFound, "task_not_found")
+	case a.Status >= 500 || a.Status == http.StatusForbidden || a.Status == http.StatusUnauthorized || a.Status == http.StatusBadRequest:
+		w.t.Errorf("%s %s with %s: %d %s", one.Method, one.Path, scope, a.Status, a.Body)
+	case !here && (strings.Contains(string(a.Body), "gpu-1") || strings.Contains(string(a.Body), `"racks":[1]`)):
+		w.t.Errorf("%s %s with %s tells of a site outside: %s", one.Method, one.Path, scope, a.Body)
 	}
 }
 

@@ -40,6 +40,26 @@ type problemView struct {
 	Message string `json:"message"`
 }
 
+// viewWritten shows a rule to who wrote it: of its racks those that exist for them.
+func (s *Server) viewWritten(r *request, id int64, warnings []rule.Problem) (ruleView, error) {
+	rows, err := store.ListRules(r.Context(), s.DB, store.RuleFilter{IDs: []int64{id}, Limit: 1, SiteNames: r.principal.Sites})
+	if err != nil {
+		return ruleView{}, err
+	}
+	if len(rows) == 0 { // somebody deleted it meanwhile
+		return ruleView{}, refuse(http.StatusNotFound, operations.CodeRuleNotFound, "there is no such rule any more")
+	}
+	return viewRule(&rows[0], warnings), nil
+}
+
+func (s *Server) written(r *request, id int64, warnings []rule.Problem) (*reply, error) {
+	view, err := s.viewWritten(r, id, warnings)
+	if err != nil {
+		return nil, err
+	}
+	return ok(view), nil
+}
+
 func viewRule(r *store.RuleRow, warnings []rule.Problem) ruleView {
 	return ruleView{
 		ID: r.ID, Name: r.Name, Description: orNil(r.Description), OperationType: r.OperationType, Operation: r.Operation, IsDefault: r.IsDefault, Racks: listed(r.Racks),
@@ -97,7 +117,7 @@ func (s *Server) listRules(r *request) (*reply, error) {
 	}
 	limit := r.limit()
 	rows, err := store.ListRules(r.Context(), s.DB, store.RuleFilter{
-		OperationType: r.query.Get("operation_type"), Operation: r.query.Get("operation"), IsDefault: flag(r.query, "is_default"), After: after, Limit: limit + 1,
+		OperationType: r.query.Get("operation_type"), Operation: r.query.Get("operation"), IsDefault: flag(r.query, "is_default"), After: after, Limit: limit + 1, SiteNames: r.principal.Sites,
 	})
 	if err != nil {
 		return nil, err
@@ -123,7 +143,7 @@ func (r *request) number(name string) int64 {
 }
 
 func (s *Server) showRule(r *request) (*reply, error) {
-	rows, err := store.ListRules(r.Context(), s.DB, store.RuleFilter{IDs: []int64{r.number("rule")}, Limit: 1})
+	rows, err := store.ListRules(r.Context(), s.DB, store.RuleFilter{IDs: []int64{r.number("rule")}, Limit: 1, SiteNames: r.principal.Sites})
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +174,7 @@ func (s *Server) replaceRule(r *request) (*reply, error) {
 	if err != nil {
 		return nil, refusedRule(err, "/rule")
 	}
-	return ok(viewRule(&stored.Rule, stored.Warnings)), nil
+	return s.written(r, stored.Rule.ID, stored.Warnings)
 }
 
 func (s *Server) deleteRule(r *request) (*reply, error) {
@@ -169,7 +189,7 @@ func (s *Server) setDefaultRule(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ok(viewRule(&row, nil)), nil
+	return s.written(r, row.ID, nil)
 }
 
 // importedView is one rule of a batch and what became of it.
@@ -197,7 +217,11 @@ func (s *Server) importRules(r *request) (*reply, error) {
 	}
 	view := importView{Rules: []importedView{}, Warnings: listed(viewProblems(warnings))}
 	for i := range all {
-		view.Rules = append(view.Rules, importedView{all[i].Outcome, viewRule(&all[i].Rule, nil)})
+		one, err := s.viewWritten(r, all[i].Rule.ID, nil)
+		if err != nil {
+			return nil, err
+		}
+		view.Rules = append(view.Rules, importedView{all[i].Outcome, one})
 	}
 	return ok(view), nil
 }
@@ -276,7 +300,7 @@ func (s *Server) associateRule(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ok(viewRule(&row, nil)), nil
+	return s.written(r, row.ID, nil)
 }
 
 func (s *Server) disassociateRule(r *request) (*reply, error) {

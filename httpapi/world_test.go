@@ -26,6 +26,8 @@ import (
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/operations"
+	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/store/storetest"
 )
@@ -98,11 +100,15 @@ type world struct {
 	log      *bytes.Buffer // written under the lock of the logger
 	lab      fleet.Site
 	annex    fleet.Site
+	racks    *operations.Service
 	now      atomic.Int64
 	token    string // may everything
 	tokens   int
 	shapes   map[string]int // answers by operation and status
 }
+
+// validators compiles the schema of rules once for all tests.
+var validators = sync.OnceValues(func() (*rule.Validator, error) { return rule.New(muster.Bundle()) })
 
 func prepare(url string) error {
 	b, err := shipped()
@@ -140,10 +146,13 @@ func newWorld(t testing.TB, change ...func(*httpapi.Deps)) *world {
 	w.jobs = jobs.New(w.db, w.svc, w.policies, w.clock, hclog.NewNullLogger(), jobs.Options{
 		Implemented: func(slug string) (jobs.Implementation, bool) { return jobs.Implementation{}, slug != "node_swap" },
 	})
+	validator, err := validators()
+	must(t, err)
+	w.racks = operations.New(w.db, w.svc, w.jobs, validator, w.clock, hclog.NewNullLogger(), operations.Options{})
 	w.lab, w.annex = w.site("lab"), w.site("annex")
 	log := hclog.New(&hclog.LoggerOptions{Output: w.log, Level: hclog.Debug, JSONFormat: true})
 	deps := httpapi.Deps{
-		DB: w.db, Devices: w.svc, Policies: w.policies, Jobs: w.jobs, Auth: httpapi.Tokens{DB: w.db, Clock: w.clock}, Clock: w.clock,
+		DB: w.db, Devices: w.svc, Policies: w.policies, Jobs: w.jobs, Operations: w.racks, Auth: httpapi.Tokens{DB: w.db, Clock: w.clock}, Clock: w.clock,
 		Log: log, Registry: w.registry, Rate: httpapi.Rate{PerSecond: 1e6},
 	}
 	for _, f := range change {

@@ -103,7 +103,8 @@ type RuleFilter struct {
 	IsDefault     *bool
 	After         int64 // ids above it
 	Limit         int
-	ForShare      bool // the rules stay as they are until the end of the transaction
+	SiteNames     []string // whose racks the reader may see; nil: every one's
+	ForShare      bool     // the rules stay as they are until the end of the transaction
 }
 
 // ListRules reads one page of rules by id.
@@ -118,13 +119,14 @@ func ListRules(ctx context.Context, q Querier, f RuleFilter) ([]RuleRow, error) 
 		w.add("r.operation = ?", f.Operation)
 	}
 	equal(w, "r.is_default", f.IsDefault)
-	w.args = append(w.args, f.Limit)
+	w.args = append(w.args, f.Limit, f.SiteNames)
 	hold := ""
 	if f.ForShare {
 		hold = " for share of r"
 	}
-	rows, err := q.Query(ctx, fmt.Sprintf(`select %s, coalesce((select array_agg(rack_id order by rack_id) from rack_rules where rule_id = r.id), '{}')
-		from operation_rules r where %s order by r.id limit $%d%s`, ruleColumns, w.text(), len(w.args), hold), w.args...)
+	rows, err := q.Query(ctx, fmt.Sprintf(`select %[1]s, coalesce((select array_agg(a.rack_id order by a.rack_id) from rack_rules a join racks k on k.id = a.rack_id join sites s on s.id = k.site_id
+			where a.rule_id = r.id and ($%[4]d::text[] is null or s.name = any($%[4]d))), '{}')
+		from operation_rules r where %[2]s order by r.id limit $%[3]d%[5]s`, ruleColumns, w.text(), len(w.args)-1, len(w.args), hold), w.args...)
 	if err != nil {
 		return nil, fmt.Errorf("list operation rules: %w", err)
 	}
