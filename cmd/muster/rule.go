@@ -15,7 +15,8 @@ import (
 )
 
 func (a *app) ruleCommand() *cobra.Command {
-	return parent("rule", "Check the rules by which racks are operated", a.ruleCreateCommand(), a.rulePlanCommand())
+	return parent("rule", "Keep the rules by which racks are operated",
+		a.ruleCreateCommand(), a.ruleListCommand(), a.ruleGetCommand(), a.ruleDeleteCommand(), a.ruleSetDefaultCommand(), a.ruleAssociateCommand(), a.ruleDisassociateCommand(), a.rulePlanCommand())
 }
 
 // ruleFlags are the flags that say what a rule is besides its steps.
@@ -24,25 +25,29 @@ type ruleFlags struct {
 	file      string
 	fromYAML  string
 	isDefault bool
+	overwrite bool
 	dryRun    bool
 }
 
 func (a *app) ruleCreateCommand() *cobra.Command {
 	flags := &ruleFlags{}
 	c := &cobra.Command{
-		Use:   "create (--from-yaml FILE | --name NAME --operation-type TYPE --operation CODE --rule-file FILE) --dry-run",
-		Short: "Say what is wrong with operation rules",
-		Long: `Create checks a batch of rules, or one rule whose steps a file holds, and says with
-file, line and column all that is wrong, and what is odd. It needs no server. The
-exit code is 1 where a rule is refused.
+		Use:   "create (--from-yaml FILE | --name NAME --operation-type TYPE --operation CODE --rule-file FILE)",
+		Short: "Store operation rules, or say what is wrong with them",
+		Long: `Create checks a batch of rules, or one rule whose steps a file holds, says with
+file, line and column all that is wrong, and what is odd, and stores what is good: a
+batch all of it or nothing. The exit code is 1 where a rule is refused.
 
-This version checks rules only: --dry-run has to be given. Whether an operation has
-a default already only a server knows.`,
+Of a batch, operations that have a rule already are skipped; with --overwrite what
+that rule says is replaced, its id, its being the default and its racks stay. With
+--dry-run nothing is stored and no server is needed.`,
 		Example: `  muster rule create --from-yaml docs/examples/operation-rules.yaml --dry-run
-  muster rule create --name "Power on" --operation-type power_control --operation power_on --rule-file my-rule.json --dry-run`,
+  muster rule create --from-yaml docs/examples/operation-rules.yaml --overwrite
+  muster rule create --name "Power on" --operation-type power_control --operation power_on --rule-file my-rule.json --is-default`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c)
+	conn := a.connectFlags(c)
 	c.Flags().StringVar(&flags.fromYAML, "from-yaml", "", "a file with a batch of rules")
 	c.Flags().StringVar(&flags.file, "rule-file", "", "a file with version and steps of one rule, as JSON or YAML")
 	c.Flags().StringVar(&flags.head.Name, "name", "", "the rule's name")
@@ -50,6 +55,7 @@ a default already only a server knows.`,
 	c.Flags().StringVar(&flags.head.OperationType, "operation-type", "", "power_control, firmware_control or decommission")
 	c.Flags().StringVar(&flags.head.Operation, "operation", "", "the operation's code, such as power_on")
 	c.Flags().BoolVar(&flags.isDefault, "is-default", false, "it is to be the default of its operation")
+	c.Flags().BoolVar(&flags.overwrite, "overwrite", false, "replace what the rules of a batch's operations say")
 	c.Flags().BoolVar(&flags.dryRun, "dry-run", false, "check and store nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := flags.complete(c); err != nil {
@@ -62,6 +68,10 @@ a default already only a server knows.`,
 		checked, name, err := flags.read(v)
 		if err != nil {
 			return a.refusedRules(err)
+		}
+		if !flags.dryRun {
+			a.warnOfRules(name, checked.Warnings)
+			return a.storeRules(c.Context(), conn, flags, checked, output.value)
 		}
 		return a.printChecked(checked, name, output.value)
 	}
@@ -91,8 +101,8 @@ func (f *ruleFlags) complete(c *cobra.Command) error {
 			return usage("one rule needs %s too", strings.Join(missing, ", "))
 		}
 	}
-	if !f.dryRun {
-		return usage("add --dry-run: this version checks rules and stores none")
+	if f.overwrite && f.fromYAML == "" {
+		return usage("--overwrite is of a batch: a single rule is new, or replaced by its id over the API")
 	}
 	return nil
 }

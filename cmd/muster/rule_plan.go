@@ -22,16 +22,18 @@ type planFlags struct {
 	operation  string
 	components string
 	policies   string
+	rack       int64
 }
 
 func (a *app) rulePlanCommand() *cobra.Command {
 	flags := &planFlags{}
 	c := &cobra.Command{
-		Use:   "plan [FILE] --components TYPE=COUNT,…",
+		Use:   "plan [FILE] (--components TYPE=COUNT,… | --rack ID)",
 		Short: "Say what a rule would do, in which order and how long at most",
 		Long: `Plan prints the stages of a rule, the components that each step would take at once,
-and the longest that each may take with every retry used up. Nothing is run, no
-server is needed. The figure ends nothing: a run ends by its own attempts.
+and the longest that each may take with every retry used up. Nothing is run, and with
+--components no server is needed. With --rack the server counts the rack's components,
+and without FILE it takes the rule that applies to the rack. The figure ends nothing: a run ends by its own attempts.
 
 FILE holds a batch, one rule, or the version and steps of one, for which --operation
 says what it is a rule for. Of a batch --operation plans one rule, else all are
@@ -44,21 +46,28 @@ done by any component manager.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	output := outputFlag(c)
+	conn := a.connectFlags(c)
+	c.Flags().Int64Var(&flags.rack, "rack", 0, "id of the rack that the rule is planned for")
+	c.MarkFlagsMutuallyExclusive("rack", "components")
+	c.MarkFlagsMutuallyExclusive("rack", "policies")
 	c.Flags().StringVar(&flags.operation, "operation", "", "the operation's code, such as power_on")
 	c.Flags().StringVar(&flags.components, "components", "", "how many components of each type the rack has, as compute=18,nvswitch=9")
 	c.Flags().StringVar(&flags.policies, "policies", "", "the bundle whose built-in rule is planned (default: the shipped one)")
-	c.RunE = func(_ *cobra.Command, args []string) error {
+	c.RunE = func(c *cobra.Command, args []string) error {
 		v, err := rule.New(muster.Bundle())
-		if err != nil {
-			return err
-		}
-		counts, err := flags.counts(v)
 		if err != nil {
 			return err
 		}
 		name := ""
 		if len(args) > 0 {
 			name = args[0]
+		}
+		if flags.rack != 0 {
+			return a.planForRack(c.Context(), conn, flags, v, name, output.value)
+		}
+		counts, err := flags.counts(v)
+		if err != nil {
+			return err
 		}
 		checked, err := flags.read(v, name)
 		if err != nil {
@@ -72,7 +81,7 @@ done by any component manager.`,
 // counts reads --components.
 func (f *planFlags) counts(v *rule.Validator) (rule.Counts, error) {
 	if f.components == "" {
-		return nil, usage("how many components has the rack? Say it as --components compute=18,nvswitch=9,powershelf=8")
+		return nil, usage("how many components has the rack? Say it as --components compute=18,nvswitch=9,powershelf=8, or name one of the server's by --rack")
 	}
 	counts, types := rule.Counts{}, v.ComponentTypes()
 	for part := range strings.SplitSeq(f.components, ",") {
@@ -181,6 +190,10 @@ func (a *app) printPlans(c *rule.Checked, counts rule.Counts, name, output strin
 		missing = missing || len(result.Missing) > 0
 		results = append(results, result)
 	}
+	return a.printPlanned(results, missing, output)
+}
+
+func (a *app) printPlanned(results []planResult, missing bool, output string) error {
 	if output == "json" {
 		if err := render.JSON(a.stdout, results); err != nil {
 			return err

@@ -94,6 +94,20 @@ func (c *Client) Post(ctx context.Context, path string, body, into any) error {
 	return c.do(ctx, http.MethodPost, apiRoot+path, data, into)
 }
 
+// Put is Post by another method.
+func (c *Client) Put(ctx context.Context, path string, body, into any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("ask the server: %w", err)
+	}
+	return c.do(ctx, http.MethodPut, apiRoot+path, data, into)
+}
+
+// Delete deletes what is at a path below /api/v1.
+func (c *Client) Delete(ctx context.Context, path string) error {
+	return c.do(ctx, http.MethodDelete, apiRoot+path, nil, nil)
+}
+
 // List reads every page of a list; at most limit items where that is positive.
 func List[T any](ctx context.Context, c *Client, path string, query url.Values, limit int) ([]T, error) {
 	query.Set("limit", "1000")
@@ -170,6 +184,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	}
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return problem(c.base+path, answer, data)
+	}
+	if answer.StatusCode == http.StatusNoContent {
+		return nil
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("read the answer of %s: %w: is this a muster of the same version?", c.base, err)
