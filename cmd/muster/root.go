@@ -41,7 +41,7 @@ Begin with ` + "`muster dev`" + `: it brings its own database and a simulated fl
 		}
 	}
 	add("run", a.devCommand(), a.serveCommand(), a.simulatorCommand(), a.migrateCommand(), a.configCommand())
-	add("ask", a.deviceCommand(), a.explainCommand(), a.eligibilityCommand(), a.jobCommand(), a.sourceCommand(), a.bmcCommand())
+	add("ask", a.deviceCommand(), a.explainCommand(), a.eligibilityCommand(), a.jobCommand(), a.operationCommand(), a.sourceCommand(), a.bmcCommand())
 	add("policy", a.vetCommand(), a.testCommand(), a.fmtCommand(), a.ruleCommand())
 	add("admin", a.policyCommand(), a.siteCommand(), a.tokenCommand(), a.snapshotCommand())
 	root.InitDefaultCompletionCmd()
