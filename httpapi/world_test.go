@@ -148,7 +148,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Deps)) *world {
 	})
 	validator, err := validators()
 	must(t, err)
-	w.racks = operations.New(w.db, w.svc, w.jobs, validator, w.clock, hclog.NewNullLogger(), operations.Options{})
+	w.racks = operations.New(w.db, w.svc, w.jobs, w.policies, validator, w.clock, hclog.NewNullLogger(), operations.Options{})
 	w.lab, w.annex = w.site("lab"), w.site("annex")
 	log := hclog.New(&hclog.LoggerOptions{Output: w.log, Level: hclog.Debug, JSONFormat: true})
 	deps := httpapi.Deps{

@@ -132,8 +132,26 @@ create index executions_task on executions (task_id) where task_id is not null a
 create or replace function job_ended(status text) returns boolean language sql immutable as
 $$ select status not in ('', 'queued', 'pending', 'running', 'cancellation_requested') $$;
 
+-- What was seen of a component last is told of one that has ended too.
+-- +goose StatementBegin
+create function keep_component() returns trigger language plpgsql as $$
+declare
+	kept task_components;
+begin
+	if tg_op <> 'UPDATE' then
+		raise exception '% keeps its rows', tg_table_name using errcode = 'restrict_violation';
+	end if;
+	kept := new;
+	kept.last_state := old.last_state;
+	if job_ended(old.status) and kept is distinct from old then
+		raise exception 'a row of % that ended as % does not change', tg_table_name, old.status using errcode = 'restrict_violation';
+	end if;
+	return new;
+end $$;
+-- +goose StatementEnd
+
 create trigger tasks_keep_what_ended before update or delete on tasks for each row execute function keep_what_ended();
-create trigger task_components_keep_what_ended before update or delete on task_components for each row execute function keep_what_ended();
+create trigger task_components_keep_what_ended before update or delete on task_components for each row execute function keep_component();
 create trigger task_entries_keep_what_ended before update or delete on task_entries for each row execute function keep_what_ended();
 
 -- +goose Down
@@ -143,5 +161,6 @@ alter table executions
 	drop constraint executions_kind_check,
 	add constraint executions_kind_check check (kind in ('device', 'batch', 'child'));
 drop table task_keys, task_entries, task_components, tasks, rack_rules, operation_rules;
+drop function keep_component;
 create or replace function job_ended(status text) returns boolean language sql immutable as
 $$ select status not in ('', 'pending', 'running', 'cancellation_requested') $$;

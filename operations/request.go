@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/operations/report"
 	"github.com/musterhq/muster/store"
 )
 
@@ -32,12 +33,7 @@ const (
 )
 
 // Firmware is an image for the components of one type.
-type Firmware struct {
-	ComponentType string            `json:"component_type"`
-	URI           string            `json:"uri"`
-	SHA256        string            `json:"sha256"`
-	Versions      map[string]string `json:"versions"` // by the component's own parts: what is read back afterwards
-}
+type Firmware = report.Firmware
 
 // Request asks for an operation on racks.
 type Request struct {

@@ -37,6 +37,7 @@ type Begun struct {
 	Operation     string
 	Rule          rule.Rule
 	Components    []Component // by type and id
+	Beside        []Component // those of the rack that nothing is done to, what was left out by name apart
 	Absent        []string    // types of the rule that the task has no component of
 	Firmware      []Firmware
 	Worst         time.Duration // past which it is over its budget
@@ -64,7 +65,7 @@ type Entry struct {
 	Message       string
 }
 
-// ComponentState is what is known of a component. Empty texts leave what was said
+// ComponentState is what is known of a component. Empty fields leave what was said
 // before.
 type ComponentState struct {
 	Status    fleet.JobDeviceStatus
@@ -161,12 +162,36 @@ func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, e
 			b.Absent = append(b.Absent, kind)
 		}
 	}
+	if b.Beside, err = s.beside(ctx, tx, t, ids); err != nil {
+		return Begun{}, err
+	}
 	racks, err := store.FindRacks(ctx, tx, []int64{t.RackID}, nil, nil, "")
 	if err != nil || len(racks) == 0 {
 		return Begun{}, err
 	}
 	b.Site, b.RackName = racks[0].Site, racks[0].Name
 	return b, nil
+}
+
+// beside lists the components of a task's rack that the task is not for.
+func (s *Service) beside(ctx context.Context, tx pgx.Tx, t *fleet.Task, own []int64) ([]Component, error) {
+	bundle := s.current()
+	if bundle == nil { // the policies say what is a component
+		return nil, nil
+	}
+	of, err := store.DevicesOfRacks(ctx, tx, []int64{t.RackID})
+	if err != nil {
+		return nil, err
+	}
+	var all []Component
+	for i := range of {
+		d := &of[i]
+		kind := bundle.ComponentType(d.Class)
+		if kind != "" && !d.InventoryOnly && !slices.Contains(own, d.ID) && !slices.Contains(t.Excluded, d.ID) {
+			all = append(all, Component{Device: d.ID, Name: d.Name, Type: kind, BMCAddress: d.BMCAddress, InfrastructureRef: d.InfrastructureRef})
+		}
+	}
+	return all, nil
 }
 
 // planned lists the rows of a report before anything has been done.
@@ -235,7 +260,7 @@ func (s *Service) Note(ctx context.Context, task int64, e Entry) error {
 }
 
 // Component writes what is known of a component; one that has ended stays as it
-// is, which is no error.
+// is but for its last state, which is no error.
 func (s *Service) Component(ctx context.Context, task, device int64, c ComponentState) error {
 	row := fleet.TaskComponent{TaskID: task, DeviceID: device, Status: c.Status, Phase: c.Phase, FailureCode: string(c.Code), FailureMessage: c.Message, LastState: c.LastState}
 	written, err := store.PutTaskComponent(ctx, s.db, &row)
@@ -262,11 +287,18 @@ func (s *Service) Child(ctx context.Context, parent, child string) error {
 	return s.db.Tx(ctx, func(tx pgx.Tx) error { return store.InsertChild(ctx, tx, parent, child, 0) })
 }
 
-// Finish ends a task: what of its components and entries runs ends so as well,
-// what never started stays so. One that has ended stays as it is, which is no
-// error. The devices of one that succeeded or failed are free at once, unless a
-// child still works; of any other when its execution is closed.
+// Finish ends a task. With one that succeeded or failed what of its components and
+// entries runs ends so as well, and what never started stays so; its devices are
+// free at once, unless a child still works. Of any other one the rows go on to be
+// written, and the devices are held, until its execution is closed. One that has
+// ended stays as it is, which is no error.
 func (s *Service) Finish(ctx context.Context, workflowID string, e jobs.Ending) error {
+	return s.finishAs(ctx, workflowID, e, "")
+}
+
+// finishAs is Finish with a status of the task that does not follow from the
+// ending; "": it does.
+func (s *Service) finishAs(ctx context.Context, workflowID string, e jobs.Ending, as fleet.TaskStatus) error {
 	if !e.Status.Ended() {
 		return fmt.Errorf("finish %s: %q is no end", workflowID, e.Status)
 	}
@@ -275,12 +307,13 @@ func (s *Service) Finish(ctx context.Context, workflowID string, e jobs.Ending) 
 		if err != nil {
 			return err
 		}
+		itself := e.Status == fleet.DeviceSucceeded || e.Status == fleet.DeviceFailed
 		if !t.Status.Ended() {
-			if err := s.finish(ctx, tx, &t, e); err != nil {
+			if err := s.finish(ctx, tx, &t, e, as, itself); err != nil {
 				return err
 			}
 		}
-		if x.Kind == fleet.ExecutionTask && (e.Status == fleet.DeviceSucceeded || e.Status == fleet.DeviceFailed) {
+		if x.Kind == fleet.ExecutionTask && itself {
 			if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
 				return err
 			}
@@ -303,7 +336,7 @@ func (s *Service) Close(ctx context.Context, workflowID string, e jobs.Ending) e
 			if !e.Status.Ended() {
 				return fmt.Errorf("%q is no end", e.Status)
 			}
-			if err := s.finish(ctx, tx, &t, e); err != nil {
+			if err := s.finish(ctx, tx, &t, e, "", true); err != nil {
 				return err
 			}
 		}
@@ -325,16 +358,22 @@ func taskOf(ctx context.Context, tx pgx.Tx, workflowID string) (fleet.Task, flee
 	return t, e, err
 }
 
-// finish ends what of a locked task has not ended.
-func (s *Service) finish(ctx context.Context, tx pgx.Tx, t *fleet.Task, e jobs.Ending) error {
+// finish ends what of a locked task has not ended: the task itself, and with rows
+// what of its components and entries runs.
+func (s *Service) finish(ctx context.Context, tx pgx.Tx, t *fleet.Task, e jobs.Ending, as fleet.TaskStatus, withRows bool) error {
 	if e.Status == fleet.DeviceFailed && e.Code == "" {
 		e.Code = codes.InternalError
 	}
 	if e.Status == fleet.DeviceSucceeded {
 		e.Code, e.Message = "", ""
 	}
-	if _, err := store.EndTaskRows(ctx, tx, t.ID, store.Ending{Status: e.Status, Code: string(e.Code), Message: e.Message}); err != nil || t.Status.Ended() {
-		return err
+	if withRows {
+		if err := store.EndTaskRows(ctx, tx, t.ID, store.Ending{Status: e.Status, Code: string(e.Code), Message: e.Message}); err != nil {
+			return err
+		}
+	}
+	if t.Status.Ended() {
+		return nil
 	}
 	rows, err := store.TaskComponents(ctx, tx, t.ID)
 	if err != nil {
@@ -349,7 +388,10 @@ func (s *Service) finish(ctx context.Context, tx pgx.Tx, t *fleet.Task, e jobs.E
 			failed = append(failed, rows[i].DeviceID)
 		}
 	}
-	if status == fleet.TaskFailed && some {
+	switch {
+	case as != "":
+		status = as
+	case status == fleet.TaskFailed && some:
 		status = fleet.TaskPartiallyFailed
 	}
 	if err := s.end(ctx, tx, t, status, string(e.Code), e.Message); err != nil || len(failed) == 0 {

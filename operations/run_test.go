@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/operations"
+	"github.com/musterhq/muster/operations/report"
 	"github.com/musterhq/muster/store"
 )
 
@@ -132,6 +133,57 @@ func TestACancelledTaskHoldsItsDevicesUntilAllHasEnded(t *testing.T) {
 	coded(t, w.svc.Cancel(w.ctx(), task.ID, "", ann, []string{"elsewhere"}), operations.CodeTaskNotFound)
 }
 
+// What a running task says comes in the words of its history.
+func TestARunningTaskWritesItsRows(t *testing.T) {
+	w := newWorld(t)
+	rack, of := w.rack("r")
+	rows := w.svc.Rows()
+	r := power("power_off", rack)
+	r.Components, r.Exclude = named("compute"), named("r-c3")
+	task := w.submit(r)
+	b, err := rows.Begin(w.ctx(), task.Holder())
+	must(t, err)
+	if !b.Runs || len(b.Parts) != 2 || b.Parts[0].Name != "r-c1" || len(b.Beside) != 5 { // p1, p2, n1, n2 and s1, but not c3
+		t.Fatalf("%+v", b)
+	}
+	child := task.Holder() + "/stage/1/compute"
+	must(t, rows.Child(w.ctx(), task.Holder(), child))
+	write := func(e report.Entry, c ...report.Component) {
+		t.Helper()
+		e.Stage, e.ComponentType, e.Phase, e.Action = 1, "compute", report.Main, "PowerControl"
+		must(t, rows.Record(w.ctx(), report.Record{Task: task.ID, Entries: []report.Entry{e}, Components: c}))
+	}
+	write(report.Entry{Device: of["c1"], Status: report.Running}, report.Component{Device: of["c1"], Status: report.Running, Phase: "PowerControl"})
+	// It is cancelled: told at once, and what comes afterwards is still written.
+	must(t, rows.Finish(w.ctx(), task.Holder(), report.Ending{Status: fleet.JobCancelled, Message: "cancelled"}))
+	w.want(task.ID, fleet.TaskCancelled, "")
+	write(report.Entry{Device: of["c1"], Status: report.Succeeded, Attempts: 2}, report.Component{Device: of["c1"], LastState: "Off"})
+	write(report.Entry{Device: of["c2"], Status: report.Running})
+	must(t, rows.Close(w.ctx(), child, report.Ending{}))
+	if len(w.locked(task)) == 0 {
+		t.Error("the devices are free before the end")
+	}
+	must(t, rows.Close(w.ctx(), task.Holder(), report.Ending{Status: fleet.JobCancelled}))
+	w.wantLocked(task)
+	must(t, rows.Record(w.ctx(), report.Record{Task: task.ID, Components: []report.Component{{Device: of["c1"], Status: report.Failed, LastState: "On"}}}))
+	all, err := store.TaskComponents(w.ctx(), w.db, task.ID)
+	must(t, err)
+	for _, c := range all {
+		if c.DeviceID == of["c1"] && (c.Status != fleet.DeviceCancelled || c.LastState != "On") {
+			t.Errorf("%+v", c)
+		}
+	}
+	if got := w.entries(task); got[fleet.EntrySucceeded] != 1 || got[fleet.EntryCancelled] != 1 {
+		t.Errorf("the entries are %v", got)
+	}
+	again := w.submit(r)
+	_, err = rows.Begin(w.ctx(), again.Holder())
+	must(t, err)
+	must(t, rows.Finish(w.ctx(), again.Holder(), report.Ending{Status: fleet.JobPartiallyFailed, Code: codes.InternalError, Message: "stage 1"}))
+	w.want(again.ID, fleet.TaskPartiallyFailed, string(codes.InternalError))
+	w.wantLocked(again)
+}
+
 func TestWhatTemporalDoesNotHaveIsRecalled(t *testing.T) {
 	w := newWorld(t)
 	rack, of := w.rack("r")
@@ -189,8 +241,14 @@ func TestWhatEndedStaysInTheDatabase(t *testing.T) {
 	task := w.submit(power("power_off", rack))
 	w.begin(task)
 	w.finish(task, succeeded())
-	for _, sql := range []string{"update tasks set status = 'running'", "delete from tasks", "delete from task_components", "update task_entries set status = 'running' where status = 'skipped'", "delete from task_entries"} {
-		if _, err := w.db.Exec(w.ctx(), sql); err == nil && sql != "update task_entries set status = 'running' where status = 'skipped'" {
+	w.exec("update task_components set status = 'failed', finished_at = now()")
+	w.exec("update task_components set last_state = 'On'")
+	w.exec("update task_entries set status = 'skipped'")
+	for _, sql := range []string{
+		"update tasks set status = 'running'", "delete from tasks", "update task_components set status = 'running'", "delete from task_components",
+		"update task_entries set status = 'running'", "delete from task_entries",
+	} {
+		if _, err := w.db.Exec(w.ctx(), sql); err == nil {
 			t.Errorf("%s was let through", sql)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/store"
@@ -28,6 +29,7 @@ type Service struct {
 	db      *store.DB
 	devices *devices.Service
 	jobs    *jobs.Service
+	current func() *engine.Bundle
 	rules   *rule.Validator
 	clock   func() time.Time // the database's
 	log     hclog.Logger
@@ -36,14 +38,14 @@ type Service struct {
 
 // New makes a Service, and lets the service of jobs hand on to it what concerns
 // executions of tasks.
-func New(db *store.DB, d *devices.Service, j *jobs.Service, v *rule.Validator, clock func() time.Time, log hclog.Logger, o Options) *Service {
+func New(db *store.DB, d *devices.Service, j *jobs.Service, policies devices.Policies, v *rule.Validator, clock func() time.Time, log hclog.Logger, o Options) *Service {
 	if o.Managers == nil {
 		o.Managers = rule.Managers()
 	}
 	if o.DispatchWithin == 0 {
 		o.DispatchWithin = time.Hour
 	}
-	s := &Service{db: db, devices: d, jobs: j, rules: v, clock: clock, log: log, options: o}
+	s := &Service{db: db, devices: d, jobs: j, current: policies.Current, rules: v, clock: clock, log: log, options: o}
 	j.Join(s)
 	return s
 }

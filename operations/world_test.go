@@ -105,7 +105,7 @@ func worldOf(t testing.TB, name string, of func() (*engine.Bundle, error), optio
 	for _, f := range options {
 		f(&o)
 	}
-	w.svc = operations.New(db, d, w.jobs, v, db.Now, log, o)
+	w.svc = operations.New(db, d, w.jobs, held{b}, v, db.Now, log, o)
 	w.lab, err = store.SiteByName(t.Context(), db, "lab")
 	must(t, err)
 	return w

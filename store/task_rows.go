@@ -44,15 +44,20 @@ func TaskComponents(ctx context.Context, q Querier, taskID int64) ([]TaskCompone
 	return all, nil
 }
 
-// PutTaskComponent writes what is known of one component; one that has ended stays
-// as it is, which is false and no error. Empty texts leave what was there.
+// PutTaskComponent writes what is known of one component; of one that has ended
+// what was seen last, and nothing else. Empty fields leave what was there. It tells
+// whether anything was written.
 func PutTaskComponent(ctx context.Context, q Querier, c *fleet.TaskComponent) (bool, error) {
-	tag, err := q.Exec(ctx, `update task_components set status = $3, phase = case when $4 <> '' then $4 else phase end,
-			failure_code = case when $5 <> '' then $5 else failure_code end, failure_message = case when $6 <> '' then left($6, $8) else failure_message end,
-			last_state = case when $7 <> '' then left($7, 1024) else last_state end,
-			started_at = case when $3 <> '' then coalesce(started_at, clock_timestamp()) end, finished_at = case when job_ended($3) then clock_timestamp() end
-		where task_id = $1 and device_id = $2 and not job_ended(status)`,
+	tag, err := q.Exec(ctx, `with now_it as (select case when $3 = '' then status else $3 end as status from task_components where task_id = $1 and device_id = $2 and not job_ended(status))
+		update task_components c set status = n.status, phase = case when $4 <> '' then $4 else c.phase end,
+			failure_code = case when $5 <> '' then $5 else c.failure_code end, failure_message = case when $6 <> '' then left($6, $8) else c.failure_message end,
+			last_state = case when $7 <> '' then left($7, 1024) else c.last_state end,
+			started_at = case when n.status <> '' then coalesce(c.started_at, clock_timestamp()) end, finished_at = case when job_ended(n.status) then clock_timestamp() end
+		from now_it n where c.task_id = $1 and c.device_id = $2 and not job_ended(c.status)`,
 		c.TaskID, c.DeviceID, string(c.Status), text(c.Phase), c.FailureCode, text(c.FailureMessage), text(c.LastState), maxFailureMessage)
+	if err == nil && tag.RowsAffected() == 0 && c.LastState != "" {
+		tag, err = q.Exec(ctx, "update task_components set last_state = left($3, 1024) where task_id = $1 and device_id = $2 and last_state <> left($3, 1024)", c.TaskID, c.DeviceID, text(c.LastState))
+	}
 	if err != nil {
 		return false, fmt.Errorf("write component %d of task %d: %w", c.DeviceID, c.TaskID, err)
 	}
@@ -60,25 +65,20 @@ func PutTaskComponent(ctx context.Context, q Querier, c *fleet.TaskComponent) (b
 }
 
 // EndTaskRows ends what of a locked task still runs: components and entries alike.
-// What never started stays so. It gives the devices of the components that it
-// ended.
-func EndTaskRows(ctx context.Context, tx pgx.Tx, taskID int64, e Ending) ([]int64, error) {
+// What never started stays so.
+func EndTaskRows(ctx context.Context, tx pgx.Tx, taskID int64, e Ending) error {
 	_, err := tx.Exec(ctx, `update task_entries set status = $2, code = case when code = '' then $3 else code end, message = case when message = '' then left($4, $5) else message end,
 			finished_at = clock_timestamp() where task_id = $1 and status = 'running'`, taskID, string(e.Status), e.Code, text(e.Message), maxFailureMessage)
 	if err != nil {
-		return nil, fmt.Errorf("end the entries of task %d: %w", taskID, err)
+		return fmt.Errorf("end the entries of task %d: %w", taskID, err)
 	}
-	rows, err := tx.Query(ctx, `update task_components set status = $2, failure_code = case when failure_code = '' then $3 else failure_code end,
+	_, err = tx.Exec(ctx, `update task_components set status = $2, failure_code = case when failure_code = '' then $3 else failure_code end,
 			failure_message = case when failure_message = '' then left($4, $5) else failure_message end, finished_at = clock_timestamp()
-		where task_id = $1 and status = 'running' returning device_id`, taskID, string(e.Status), e.Code, text(e.Message), maxFailureMessage)
+		where task_id = $1 and status = 'running'`, taskID, string(e.Status), e.Code, text(e.Message), maxFailureMessage)
 	if err != nil {
-		return nil, fmt.Errorf("end the components of task %d: %w", taskID, err)
+		return fmt.Errorf("end the components of task %d: %w", taskID, err)
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("end the components of task %d: %w", taskID, err)
-	}
-	return ids, nil
+	return nil
 }
 
 // UnworkableComponents lists the components of a task on which nothing may run any

@@ -88,7 +88,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	racks := operations.New(o.DB, service, work, validator, clock, o.Log.Named("operations"), operations.Options{})
+	racks := operations.New(o.DB, service, work, o.Policies, validator, clock, o.Log.Named("operations"), operations.Options{})
 	s := &Server{options: o}
 	reconciles, works := slices.Contains(o.Roles, RoleReconciler), slices.Contains(o.Roles, RoleWorker) && o.Temporal != nil
 	if reconciles || works {
