@@ -48,11 +48,11 @@ done by any component manager.`,
 	output := outputFlag(c)
 	conn := a.connectFlags(c)
 	c.Flags().Int64Var(&flags.rack, "rack", 0, "id of the rack that the rule is planned for")
-	c.MarkFlagsMutuallyExclusive("rack", "components")
-	c.MarkFlagsMutuallyExclusive("rack", "policies")
 	c.Flags().StringVar(&flags.operation, "operation", "", "the operation's code, such as power_on")
 	c.Flags().StringVar(&flags.components, "components", "", "how many components of each type the rack has, as compute=18,nvswitch=9")
 	c.Flags().StringVar(&flags.policies, "policies", "", "the bundle whose built-in rule is planned (default: the shipped one)")
+	c.MarkFlagsMutuallyExclusive("rack", "components")
+	c.MarkFlagsMutuallyExclusive("rack", "policies")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		v, err := rule.New(muster.Bundle())
 		if err != nil {
