@@ -9,7 +9,7 @@
 // package jobs judge every device that the task locks, as it judges jobs. A task
 // that may wait for others holds nothing meanwhile; Promote (promote.go) judges
 // everything anew but the rule. What the running task says of itself comes in by
-// Begin, Note, Component, Finish, Child and Close (run.go).
+// Begin (begin.go), Note, Component, Finish, Child and Close (run.go).
 //
 // Nothing here speaks to Temporal or to a machine: package operations/rack runs
 // what is in the table of executions.

@@ -2,46 +2,15 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/codes"
-	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/store"
 )
-
-// Component is a device that a task is for.
-type Component struct {
-	Device            int64
-	Name              string
-	Type              string // compute, nvswitch, powershelf
-	BMCAddress        string // "": the inventory knows none
-	InfrastructureRef string // Ironic node UUID, "" for none
-}
-
-// Begun tells a task's first activity what it works on.
-type Begun struct {
-	Runs          bool // false: nothing is to be done
-	Task          int64
-	Site          string
-	Rack          int64
-	RackName      string
-	OperationType string
-	Operation     string
-	Rule          rule.Rule
-	Components    []Component // by type and id
-	Beside        []Component // those of the rack that nothing is done to, what was left out by name apart
-	Absent        []string    // types of the rule that the task has no component of
-	Firmware      []Firmware
-	Worst         time.Duration // past which it is over its budget
-}
 
 // The phases of a step, as entries name them.
 const (
@@ -73,176 +42,6 @@ type ComponentState struct {
 	Code      codes.Failure
 	Message   string
 	LastState string // that was seen of it
-}
-
-// Begin makes a pending task running, before any effect, and stores the plan of its
-// report: a task without a start proves that nothing happened. After a cancel, or
-// where a component may not be worked on any more, it ends instead. Calling it
-// again gives the same.
-func (s *Service) Begin(ctx context.Context, workflowID string) (Begun, error) {
-	var b Begun
-	err := s.db.Tx(ctx, func(tx pgx.Tx) error {
-		b = Begun{}
-		t, e, err := taskOf(ctx, tx, workflowID)
-		if err != nil || e.State == fleet.ExecutionClosed || t.Status.Ended() {
-			return err
-		}
-		if t.Status == fleet.TaskPending || !t.CancelRequestedAt.IsZero() && t.StartedAt.IsZero() {
-			ended, err := s.barred(ctx, tx, &t, workflowID)
-			if err != nil || ended {
-				return err
-			}
-		}
-		if b, err = s.begun(ctx, tx, &t); err != nil || t.Status != fleet.TaskPending {
-			return err
-		}
-		if err := store.PlanTaskEntries(ctx, tx, t.ID, planned(&b)); err != nil {
-			return err
-		}
-		if err := store.PutTask(ctx, tx, t.ID, store.TaskChange{Status: fleet.TaskRunning}); err != nil {
-			return err
-		}
-		return store.Notify(ctx, tx, store.TasksChannel, t.ID)
-	})
-	return b, refusedOr(err, "begin "+workflowID)
-}
-
-// barred ends a task that may not begin.
-func (s *Service) barred(ctx context.Context, tx pgx.Tx, t *fleet.Task, workflowID string) (bool, error) {
-	as, code, message := fleet.TaskCancelled, codes.Failure(""), "cancelled before its work began"
-	if t.CancelRequestedAt.IsZero() {
-		names, err := store.UnworkableComponents(ctx, tx, t.ID)
-		if err != nil || len(names) == 0 {
-			return false, err
-		}
-		as, code = fleet.TaskFailed, codes.DeviceInventoryOnly
-		message = strings.Join(names, ", ") + " became inventory-only, or left the inventory, before the work began"
-	}
-	if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
-		return false, err
-	}
-	return true, s.end(ctx, tx, t, as, string(code), message)
-}
-
-func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, error) {
-	b := Begun{Runs: true, Task: t.ID, Rack: t.RackID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst}
-	var err error
-	if b.Rule, err = ruleOf(t); err != nil {
-		return Begun{}, err
-	}
-	if err := json.Unmarshal(t.Firmware, &b.Firmware); err != nil {
-		return Begun{}, fmt.Errorf("read the firmware of task %d: %w", t.ID, err)
-	}
-	rows, err := store.TaskComponents(ctx, tx, t.ID)
-	if err != nil {
-		return Begun{}, err
-	}
-	ids := make([]int64, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].DeviceID
-	}
-	all, err := store.DevicesByID(ctx, tx, ids)
-	if err != nil {
-		return Begun{}, err
-	}
-	byID := map[int64]*fleet.Device{}
-	for i := range all {
-		byID[all[i].ID] = &all[i]
-	}
-	there := map[string]bool{}
-	for i := range rows {
-		c := Component{Device: rows[i].DeviceID, Name: rows[i].Name, Type: rows[i].Type}
-		if d := byID[c.Device]; d != nil {
-			c.BMCAddress, c.InfrastructureRef = d.BMCAddress, d.InfrastructureRef
-		}
-		b.Components, there[c.Type] = append(b.Components, c), true
-	}
-	for i := range b.Rule.Steps {
-		if kind := b.Rule.Steps[i].ComponentType; !there[kind] && !slices.Contains(b.Absent, kind) {
-			b.Absent = append(b.Absent, kind)
-		}
-	}
-	if b.Beside, err = s.beside(ctx, tx, t, ids); err != nil {
-		return Begun{}, err
-	}
-	racks, err := store.FindRacks(ctx, tx, []int64{t.RackID}, nil, nil, "")
-	if err != nil || len(racks) == 0 {
-		return Begun{}, err
-	}
-	b.Site, b.RackName = racks[0].Site, racks[0].Name
-	return b, nil
-}
-
-// beside lists the components of a task's rack that the task is not for.
-func (s *Service) beside(ctx context.Context, tx pgx.Tx, t *fleet.Task, own []int64) ([]Component, error) {
-	bundle := s.current()
-	if bundle == nil { // the policies say what is a component
-		return nil, nil
-	}
-	of, err := store.DevicesOfRacks(ctx, tx, []int64{t.RackID})
-	if err != nil {
-		return nil, err
-	}
-	var all []Component
-	for i := range of {
-		d := &of[i]
-		kind := bundle.ComponentType(d.Class)
-		if kind != "" && !d.InventoryOnly && !slices.Contains(own, d.ID) && !slices.Contains(t.Excluded, d.ID) {
-			all = append(all, Component{Device: d.ID, Name: d.Name, Type: kind, BMCAddress: d.BMCAddress, InfrastructureRef: d.InfrastructureRef})
-		}
-	}
-	return all, nil
-}
-
-// planned lists the rows of a report before anything has been done.
-func planned(b *Begun) []fleet.TaskEntry {
-	of, counts := map[string][]int64{}, rule.Counts{}
-	for _, c := range b.Components {
-		of[c.Type] = append(of[c.Type], c.Device)
-		counts[c.Type]++
-	}
-	var all []fleet.TaskEntry
-	plan := b.Rule.Plan(counts)
-	for i := range plan.Stages {
-		for j := range plan.Stages[i].Steps {
-			all = append(all, plannedStep(&b.Rule.Steps[plan.Stages[i].Steps[j].Index], of)...)
-		}
-	}
-	return all
-}
-
-func plannedStep(step *rule.Step, of map[string][]int64) []fleet.TaskEntry {
-	var all []fleet.TaskEntry
-	phase := func(name string, actions ...rule.Action) {
-		for i, a := range actions {
-			e := fleet.TaskEntry{Stage: step.Stage, ComponentType: step.ComponentType, Phase: name, Index: i, Action: a.Name}
-			if len(of[step.ComponentType]) == 0 {
-				e.Status, e.Message = fleet.EntrySkipped, "the rack has no component of this type that the task is for"
-			}
-			if e.Status == fleet.EntrySkipped || !PerComponent(a.Name) {
-				all = append(all, e)
-				continue
-			}
-			for _, id := range of[step.ComponentType] {
-				e.DeviceID = id
-				all = append(all, e)
-			}
-		}
-	}
-	phase(PhasePre, step.Pre...)
-	phase(PhaseMain, step.Main)
-	phase(PhasePost, step.Post...)
-	return all
-}
-
-// PerComponent tells whether an action has one entry a component; the others have
-// one of the whole phase.
-func PerComponent(action string) bool {
-	switch action {
-	case rule.PowerControl, rule.FirmwareControl, rule.GetPowerStatus, rule.DecommissionControl:
-		return true
-	}
-	return false
 }
 
 // Note writes one row of a task's report; one that has ended stays as it is, which
