@@ -312,7 +312,7 @@ func (s *Service) judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, r
 	if err != nil {
 		return nil, err
 	}
-	report.Refusals, report.Devices = append(report.Refusals, judged.Refusals...), judged.Devices
+	report.Refusals, report.Devices, report.Parameters = append(report.Refusals, judged.Refusals...), judged.Devices, judged.Parameters
 	for i := range report.Devices {
 		v := &report.Devices[i]
 		if why := reach[v.ID]; why != "" {

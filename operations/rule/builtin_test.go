@@ -69,6 +69,43 @@ func TestBuiltInRulesCanBeCarriedOut(t *testing.T) {
 	}
 }
 
+// What has lost its shelves has no BMC that answers: nothing is asked of it until
+// they are on again.
+func TestBuiltInRulesAskNothingOfTraysWithoutPower(t *testing.T) {
+	t.Parallel()
+	bundle, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := validator(t)
+	for _, o := range bundle.Operations() {
+		c, err := v.Rule(rule.Document{Data: o.Rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := slices.Clone(c.Rules[0].Steps)
+		slices.SortStableFunc(steps, func(a, b rule.Step) int { return a.Stage - b.Stage })
+		cut := 0 // the stage that takes the shelves' power
+		for i := range steps {
+			for _, a := range steps[i].Actions() {
+				operation := a.Parameters.Operation
+				if operation == "" {
+					operation = o.Code
+				}
+				switch {
+				case steps[i].ComponentType != "powershelf" && cut != 0 && steps[i].Stage >= cut && a.Name != rule.Sleep:
+					t.Errorf("%s: %s of %s in stage %d, after the shelves lost their power in stage %d", o.Code, a.Name, steps[i].ComponentType, steps[i].Stage, cut)
+				case steps[i].ComponentType != "powershelf" || a.Name != rule.PowerControl:
+				case operation == "power_off" || operation == "force_power_off":
+					cut = steps[i].Stage
+				default:
+					cut = 0
+				}
+			}
+		}
+	}
+}
+
 // The figures of a whole rack: whoever changes a built-in rule sees what it costs.
 func TestWorstCasesOfTheBuiltInRules(t *testing.T) {
 	t.Parallel()
@@ -81,7 +118,7 @@ func TestWorstCasesOfTheBuiltInRules(t *testing.T) {
 		"power_on":        "2h15m",
 		"force_power_on":  "41m24s",
 		"power_off":       "2h30m",
-		"force_power_off": "41m24s",
+		"force_power_off": "46m24s",
 		"restart":         "4h45m30s",
 		"force_restart":   "1h43m18s",
 		"warm_reset":      "1h10m",
