@@ -95,6 +95,8 @@ func (s *Service) recall(ctx context.Context, tx pgx.Tx, t *fleet.Task, as fleet
 	return false, nil
 }
 
+const waitedOut = "others held devices of the rack for longer than it was to wait; nothing was done"
+
 // Expire ends what was not handed to Temporal in time and what has waited long
 // enough for others, up to most of each, and tells of how many.
 func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
@@ -106,7 +108,7 @@ func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 		queued  bool
 	}{
 		{store.LateTasks, fleet.TaskFailed, codes.DispatchExpired, "the work was not handed to Temporal in time; nothing was done", false},
-		{store.LateQueued, fleet.TaskExpired, "", "others held devices of the rack for longer than it was to wait; nothing was done", true},
+		{store.LateQueued, fleet.TaskExpired, "", waitedOut, true},
 	} {
 		ids, err := late.find(ctx, s.db, most)
 		if err != nil {

@@ -64,6 +64,14 @@ func (s *Service) promoteFirst(ctx context.Context, site, rack int64) (decided b
 		if err != nil || len(queued) == 0 {
 			return err
 		}
+		if first := &queued[0]; !s.db.Now().Before(first.QueueUntil) {
+			decided = true
+			now, err := store.LockTask(ctx, tx, first.ID)
+			if err != nil || now.Status != fleet.TaskQueued {
+				return err
+			}
+			return s.end(ctx, tx, &now, fleet.TaskExpired, "", waitedOut)
+		}
 		t, refused, locks, waits, err := s.again(ctx, tx, by, &queued[0])
 		if err != nil || waits {
 			return err

@@ -125,7 +125,7 @@ func (s *Service) DeleteRule(ctx context.Context, id int64, by devices.Caller) e
 		case r.IsDefault:
 			return refuse(CodeRuleInUse, "rule %d is the default of %s: set another one default first", id, r.Operation)
 		case len(r.Racks) > 0:
-			return refuse(CodeRuleInUse, "rule %d is what %d racks operate by, the first of them rack %d: disassociate them first", id, len(r.Racks), r.Racks[0])
+			return refuse(CodeRuleInUse, "racks operate by rule %d, %d of them, rack %d for one: disassociate them first", id, len(r.Racks), r.Racks[0])
 		}
 		if err := store.DeleteRule(ctx, tx, id); err != nil {
 			if errors.Is(err, store.ErrRuleInUse) {

@@ -260,4 +260,10 @@ func TestWhatWaitsGoesOnInTurnAndIsJudgedAnew(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d expired", n)
 	}
+	late = queue("power_off", "r-c1") // nobody has looked for what is late yet
+	w.exec("update tasks set queue_until = now() - interval '1 second' where id = $1", late.ID)
+	w.finish(fourth, succeeded())
+	w.promote()
+	w.want(late.ID, fleet.TaskExpired, "")
+	w.wantLocked(late)
 }
