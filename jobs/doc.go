@@ -11,6 +11,10 @@
 // Listeners hear of changes on store.JobsChannel, dispatchers of new work on
 // store.ExecutionsChannel. What a gate, a cap or a breaker is, policies say.
 //
+// Work that is no workflow, an operation on a rack, is judged here too (Judge) and
+// trips the same breakers (Trip). What is said of an execution that is a task's is
+// handed on to who keeps tasks (Join): one dispatcher and one converger serve both.
+//
 // # Order of locks
 //
 // Whoever takes several kinds takes them in this order, so that nobody waits in
