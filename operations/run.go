@@ -76,6 +76,15 @@ func (s *Service) OverBudget(ctx context.Context, task int64) error {
 	if err != nil || !written {
 		return err
 	}
+	if s.overBudget != nil {
+		t, err := store.ListTasks(ctx, s.db, store.TaskFilter{IDs: []int64{task}, Limit: 1})
+		if err != nil {
+			return err
+		}
+		for i := range t {
+			s.overBudget.WithLabelValues(t[i].Operation).Inc()
+		}
+	}
 	s.log.Warn("a task takes longer than its rule's worst case, see what holds it up", "task", task, "code", "TASK_OVER_BUDGET")
 	return store.Notify(ctx, s.db, store.TasksChannel, task)
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
@@ -79,7 +83,17 @@ func TestAReportTellsWhatRanAndWhatNeverStarted(t *testing.T) {
 	note("c1", fleet.EntrySucceeded, "")
 	note("c1", fleet.EntryRunning, "") // late: what has ended stays
 	component("c1", operations.ComponentState{Status: fleet.DeviceSucceeded, LastState: "Off"})
-	must(t, w.svc.OverBudget(w.ctx(), task.ID))
+	counted := prometheus.NewRegistry()
+	must(t, w.svc.Instrument(counted))
+	for range 2 { // told twice, counted once
+		must(t, w.svc.OverBudget(w.ctx(), task.ID))
+	}
+	if err := testutil.GatherAndCompare(counted, strings.NewReader(`# HELP muster_tasks_over_budget_total Operations on racks that took longer than the worst case of their rule, by operation.
+# TYPE muster_tasks_over_budget_total counter
+muster_tasks_over_budget_total{operation="power_off"} 1
+`)); err != nil {
+		t.Error(err)
+	}
 	w.finish(task, jobs.Ending{Status: fleet.DeviceFailed, Code: codes.InternalError, Message: "stage 1 failed"})
 	w.want(task.ID, fleet.TaskPartiallyFailed, string(codes.InternalError))
 	after := w.entries(task)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/engine"
@@ -34,6 +35,8 @@ type Service struct {
 	clock   func() time.Time // the database's
 	log     hclog.Logger
 	options Options
+
+	overBudget *prometheus.CounterVec // nil: nobody counts
 }
 
 // New makes a Service, and lets the service of jobs hand on to it what concerns

@@ -89,6 +89,9 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	racks := operations.New(o.DB, service, work, o.Policies, validator, clock, o.Log.Named("operations"), operations.Options{})
+	if err := racks.Instrument(metrics); err != nil {
+		return nil, err
+	}
 	s := &Server{options: o}
 	reconciles, works := slices.Contains(o.Roles, RoleReconciler), slices.Contains(o.Roles, RoleWorker) && o.Temporal != nil
 	if reconciles || works {
