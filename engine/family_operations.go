@@ -30,6 +30,10 @@ type Operation struct {
 	// Rack tells of each component type whether the operation on it locks every
 	// device of the rack, else it locks the components.
 	Rack map[string]bool
+
+	// Resets gives for each component type the kinds of Redfish reset that carry
+	// the operation out, the best first. None of a type: nothing is reset for it.
+	Resets map[string][]string
 }
 
 // Policy is the name of the operation's eligibility, by which caps and breakers
@@ -77,10 +81,10 @@ func (c *compiler) operations(b *Bundle, v cue.Value) {
 	if !entries.Exists() {
 		return
 	}
-	locks := v.LookupPath(cue.ParsePath("locks"))
+	locks, resets := v.LookupPath(cue.ParsePath("locks")), v.LookupPath(cue.ParsePath("resets"))
 	c.each(entries, "operations", func(code string, entry cue.Value) {
 		rule := entry.LookupPath(cue.ParsePath("rule"))
-		o := Operation{Code: code, Type: textOf(rule, "operation_type"), Title: textOf(entry, "title"), Pos: entryField(entry, "title"), Disruptive: flagOf(entry, "disruptive"), Rack: map[string]bool{}}
+		o := Operation{Code: code, Type: textOf(rule, "operation_type"), Title: textOf(entry, "title"), Pos: entryField(entry, "title"), Disruptive: flagOf(entry, "disruptive"), Rack: map[string]bool{}, Resets: map[string][]string{}}
 		var err error
 		if o.Rule, err = rule.MarshalJSON(); err != nil {
 			c.fail(o.Pos, "operations.%s: %s", code, brief(err))
@@ -93,6 +97,12 @@ func (c *compiler) operations(b *Bundle, v cue.Value) {
 		c.each(own, "locks."+code, func(kind string, scope cue.Value) {
 			text, _ := scope.String()
 			o.Rack[kind] = text == "rack"
+		})
+		c.each(resets.LookupPath(cue.MakePath(cue.Str(code))), "resets."+code, func(kind string, kinds cue.Value) {
+			var list []string
+			if kinds.Decode(&list) == nil { // the schema has seen to it
+				o.Resets[kind] = list
+			}
 		})
 		b.operations = append(b.operations, o)
 	})

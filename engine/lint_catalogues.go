@@ -14,7 +14,7 @@ import (
 func (l *linter) catalogues(values packages) {
 	workflows := entriesOf(values["policies/workflows"], "workflows")
 	policies := entriesOf(values["policies/eligibility"], "eligibility")
-	l.failures(entriesOf(values["policies/failures"], "failures"), workflows)
+	l.failures(entriesOf(values["policies/failures"], "failures"), workflows, textsOf(values["policies/operations"], "failure_codes"))
 	l.refusals(entriesOf(values["policies/eligibility"], "refusals"), policies)
 	for _, workflow := range workflows {
 		l.parameters(workflow)
@@ -60,8 +60,11 @@ func entriesOf(v cue.Value, field string) []entry {
 }
 
 // failures tells of failure codes that no workflow raises.
-func (l *linter) failures(codes, workflows []entry) {
+func (l *linter) failures(codes, workflows []entry, ofTasks []string) {
 	raised := map[string]bool{}
+	for _, code := range ofTasks {
+		raised[code] = true
+	}
 	for _, workflow := range workflows {
 		for _, code := range textsOf(workflow.value, "failure_codes") {
 			raised[code] = true

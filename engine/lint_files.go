@@ -44,7 +44,7 @@ var families = map[string][]string{
 	"policies/eligibility": {"eligibility", "refusals"},
 	"policies/workflows":   {"workflows", "clean_removes_trait"},
 	"policies/hardware":    {"hardware"},
-	"policies/operations":  {"operations", "locks", "components", "defaults"},
+	"policies/operations":  {"operations", "locks", "resets", "components", "defaults", "failure_codes"},
 	"policies/failures":    {"failures"},
 }
 

@@ -17,6 +17,7 @@ var tied = []struct{ dir, path, definition, brings string }{
 	{"policies/workflows", "workflows.*", "#Workflow", "#failureCode"},
 	{"policies/operations", "operations.*", "#Operation", "#tied"},
 	{"policies/operations", "locks.*", "#OperationLocks", "#tied"},
+	{"policies/operations", "resets.*", "#OperationResets", "#tied"},
 	{"policies/operations", "defaults", "#OperationDefaults", "#tied"},
 	{"policies/status", "operational", "#Ladder", "#gives"},
 	{"policies/status", "health", "#Ladder", "#gives"},

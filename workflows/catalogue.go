@@ -54,4 +54,7 @@ func registerActivities(w worker.ActivityRegistry, s *act.Site) {
 
 const mainQueue = "muster" // of workflows and of activities that write rows
 
-func siteQueue(prefix, site string) string { return prefix + "site/" + site }
+func siteQueue(prefix, site string) string { return SiteQueue(prefix, site) }
+
+// SiteQueue is where activities that touch a site are taken from.
+func SiteQueue(prefix, site string) string { return prefix + "site/" + site }

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -54,7 +55,7 @@ func (r *Rule) Plan(counts Counts) Plan {
 			p.Stages = append(p.Stages, StagePlan{Stage: s.Stage})
 		}
 		stage := &p.Stages[len(p.Stages)-1]
-		step := s.plan(counts[s.ComponentType])
+		step := s.plan(counts[s.ComponentType], r.Operation)
 		step.Index = i
 		stage.Steps = append(stage.Steps, step)
 		stage.Worst = max(stage.Worst, step.Worst)
@@ -76,7 +77,7 @@ func (r *Rule) inStages() []int {
 	return order
 }
 
-func (s *Step) plan(components int) StepPlan {
+func (s *Step) plan(components int, operation string) StepPlan {
 	p := StepPlan{ComponentType: s.ComponentType, Components: components}
 	if components == 0 {
 		return p
@@ -88,7 +89,7 @@ func (s *Step) plan(components int) StepPlan {
 	rounds := (components + p.InFlight - 1) / p.InFlight
 	add := func(phase string, actions ...Action) {
 		for _, a := range actions {
-			one := ActionPlan{Phase: phase, Action: a, Rounds: 1, Worst: s.once(&a)}
+			one := ActionPlan{Phase: phase, Action: a, Rounds: 1, Worst: s.once(&a, operation)}
 			if a.perComponent() {
 				one.Rounds = rounds
 				one.Worst = times(one.Worst, rounds)
@@ -113,8 +114,9 @@ func (a *Action) perComponent() bool {
 	return false
 }
 
-// once is the longest that an action takes with one component, or as a whole.
-func (s *Step) once(a *Action) Period {
+// once is the longest that an action takes with one component, or as a whole, in a
+// rule for an operation.
+func (s *Step) once(a *Action, operation string) Period {
 	switch a.Name {
 	case Sleep:
 		return a.Parameters.Duration
@@ -128,10 +130,18 @@ func (s *Step) once(a *Action) Period {
 		timeout = s.Timeout
 	}
 	worst := plus(times(timeout, s.Retry.MaxAttempts), s.Retry.waits())
-	if a.Name == FirmwareControl {
+	switch {
+	case a.Name == FirmwareControl:
 		worst = plus(worst, a.Parameters.PollTimeout)
+	case a.Name == PowerControl && offAndOn(cmp.Or(a.Parameters.Operation, operation)):
+		worst = times(worst, 2)
 	}
 	return worst
+}
+
+// offAndOn reports that an operation is two commands, each tried for itself.
+func offAndOn(operation string) bool {
+	return operation == "restart" || operation == "force_restart" || operation == "cold_reset"
 }
 
 // waits is the sum of the waits between all attempts.

@@ -1,0 +1,170 @@
+package component
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	goph "github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
+
+	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/jobs/codes"
+	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/workflows/act"
+	"github.com/musterhq/muster/workflows/node"
+)
+
+// Ironic is a site's Ironic, as far as the power of nodes goes.
+type Ironic interface {
+	node.Getter
+	SetPower(ctx context.Context, ref string, target goph.TargetPowerState, patience time.Duration) (*sources.Record, error)
+}
+
+// nodes manages compute trays: those that Ironic manages through Ironic, the others
+// through their BMCs.
+type nodes struct{ bmcs }
+
+// State reads a tray's power from its BMC; where the site has none of those, from
+// Ironic.
+func (n *nodes) State(ctx context.Context, p Part) (State, error) {
+	if p.Node == "" || p.BMC != "" && n.hasBMCs(ctx) {
+		return n.bmcs.State(ctx, p)
+	}
+	client, release, err := n.open(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	defer release()
+	at := n.Clock()
+	f, err := node.Read(ctx, client, p.Node)
+	if err != nil {
+		return State{}, err
+	}
+	return State{Power: powerOf(f), At: at}, nil
+}
+
+func (n *nodes) hasBMCs(ctx context.Context) bool {
+	_, release, err := n.BMC(ctx)
+	if err == nil {
+		release()
+	}
+	return err == nil
+}
+
+// powerOf gives a node's power in the words of BMCs, "" while it changes.
+func powerOf(f *facts.Ironic) string {
+	switch {
+	case f.TargetPowerState.Known && f.TargetPowerState.Value != "":
+		return ""
+	case f.PowerState.Value == "power on":
+		return On
+	case f.PowerState.Value == "power off":
+		return Off
+	}
+	return ""
+}
+
+func (n *nodes) open(ctx context.Context) (Ironic, func(), error) {
+	client, release, err := n.Ironic(ctx)
+	switch {
+	case err == nil:
+		return client, release, nil
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	}
+	return nil, nil, act.Final(codes.IronicUnavailable, "%v", err)
+}
+
+// ours reports that a node is in maintenance by muster: then Ironic leaves its
+// power alone.
+func ours(f *facts.Ironic) bool {
+	return f.Maintenance == facts.True && strings.HasPrefix(f.MaintenanceReason.Value, "muster:")
+}
+
+// Switch brings a tray into a state.
+func (n *nodes) Switch(ctx context.Context, p Part, s Switch) (Switched, error) {
+	if p.Node == "" {
+		return n.bmcs.Switch(ctx, p, s)
+	}
+	client, release, err := n.open(ctx)
+	if err != nil {
+		return Switched{}, err
+	}
+	defer release()
+	f, err := node.Read(ctx, client, p.Node)
+	if err != nil {
+		return Switched{}, err
+	}
+	if ours(f) {
+		return n.bmcs.Switch(ctx, p, s)
+	}
+	if powerOf(f) == s.Leads() {
+		return Switched{State: s.Leads()}, nil
+	}
+	target := map[string]goph.TargetPowerState{
+		"power_on": goph.PowerOn, "force_power_on": goph.PowerOn, "power_off": goph.SoftPowerOff, "force_power_off": goph.PowerOff,
+	}[s.Operation]
+	most := effectWithin
+	if s.Operation == "power_off" {
+		most = longest
+	}
+	inner, cancel, within := inTime(ctx, most)
+	defer cancel()
+	done := Switched{Sent: string(target)}
+	r, err := client.SetPower(inner, p.Node, target, within)
+	if err == nil {
+		done.State = powerOf(r.Ironic)
+		return done, nil
+	}
+	if s.patient() && n.underway(ctx, client, p.Node) {
+		return done, nil
+	}
+	return done, node.Failed(ctx, err)
+}
+
+// underway reports that Ironic took a power-off and is not through with it.
+func (n *nodes) underway(ctx context.Context, client Ironic, ref string) bool {
+	f, err := node.Read(ctx, client, ref)
+	return err == nil && f.TargetPowerState.Known && strings.HasSuffix(f.TargetPowerState.Value, string(goph.PowerOff))
+}
+
+// Marker reads what changes with each reset; Ironic has no such thing.
+func (n *nodes) Marker(ctx context.Context, p Part) (string, error) {
+	if p.Node != "" && (p.BMC == "" || !n.hasBMCs(ctx)) {
+		return "", nil
+	}
+	return n.bmcs.Marker(ctx, p)
+}
+
+// Reset restarts a tray, once.
+func (n *nodes) Reset(ctx context.Context, p Part) (Switched, error) {
+	if p.Node == "" {
+		return n.bmcs.Reset(ctx, p)
+	}
+	client, release, err := n.open(ctx)
+	if err != nil {
+		return Switched{}, err
+	}
+	defer release()
+	f, err := node.Read(ctx, client, p.Node)
+	switch {
+	case err != nil:
+		return Switched{}, err
+	case ours(f):
+		return n.bmcs.Reset(ctx, p)
+	case powerOf(f) == Off:
+		return Switched{}, act.Final(codes.PowerRefused, "%s is off: a warm reset is for what runs", p.Name)
+	}
+	inner, cancel, within := inTime(ctx, resetWithin)
+	defer cancel()
+	done := Switched{Sent: string(goph.SoftRebooting)}
+	r, err := client.SetPower(inner, p.Node, goph.SoftRebooting, within)
+	switch kind := sources.KindOf(err); {
+	case err == nil:
+		done.State = powerOf(r.Ironic)
+		return done, nil
+	case kind == sources.KindTransient: // it may have been accepted
+		return done, act.Final(codes.ResetResultUnknown, "%v", err)
+	}
+	return done, node.Failed(ctx, err)
+}
