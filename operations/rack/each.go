@@ -38,8 +38,10 @@ func (s *step) each(ctx workflow.Context, i int, a *rule.Action, do func(workflo
 		flight = min(flight, s.Step.MaxParallel)
 	}
 	next, later := 0, false
-	var broken error // rows are gone
-	all := workflow.NewWaitGroup(s.apart)
+	var broken error                                    // rows are gone
+	apart, stop := workflow.NewDisconnectedContext(ctx) // what is in flight is waited for after a cancel too
+	defer stop()
+	all := workflow.NewWaitGroup(apart)
 	for range flight {
 		all.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
@@ -58,7 +60,7 @@ func (s *step) each(ctx workflow.Context, i int, a *rule.Action, do func(workflo
 			}
 		})
 	}
-	all.Wait(s.apart)
+	all.Wait(apart)
 	var why *trouble
 	open := false
 	for j := range s.Place.Parts {
@@ -88,7 +90,7 @@ func (s *step) one(ctx workflow.Context, i int, d *doing, do func(workflow.Conte
 	e := entryOf(&s.Step, i, d.action)
 	e.Device, e.Status = d.part.Device, report.Running
 	c := report.Component{Device: d.part.Device, Status: report.Running, Phase: s.label(d.action.Name)}
-	if err := s.tell(e, c); err != nil {
+	if err := s.tell(ctx, e, c); err != nil {
 		return false, err
 	}
 	r, failure := do(ctx, d)
@@ -109,7 +111,7 @@ func (s *step) one(ctx workflow.Context, i int, d *doing, do func(workflow.Conte
 		}
 		c.Status, c.Phase, c.Code, c.Message = report.Failed, s.label(d.action.Name), d.Why.Code, d.Why.Message
 	}
-	return false, s.tell(e, c)
+	return false, s.tell(ctx, e, c)
 }
 
 // troubleOf gives an error of an activity its code.

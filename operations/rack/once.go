@@ -103,6 +103,7 @@ func (s *step) startUpdate(ctx workflow.Context, d *doing) (later bool, err erro
 	in := s.imageIn(d)
 	with := s.options(ctx, d.action, "versions of "+d.part.Name)
 	for {
+		in.Before = component.Before{}
 		if err := workflow.ExecuteActivity(with, actBeforeUpdate, in).Get(ctx, &in.Before); err != nil {
 			return false, err
 		}
@@ -210,7 +211,7 @@ func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, 
 			return nil, nil
 		}
 		if asked.Sub(began) >= within {
-			return s.mismatch(left, seen)
+			return s.mismatch(ctx, left, seen)
 		}
 		if err := workflow.Sleep(ctx, min(pause, began.Add(within).Sub(workflow.Now(ctx)))); err != nil {
 			return nil, err
@@ -219,7 +220,7 @@ func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, 
 }
 
 // mismatch fails the components whose versions are others than were asked for.
-func (s *step) mismatch(left []report.Part, seen []sight) (*trouble, error) {
+func (s *step) mismatch(ctx workflow.Context, left []report.Part, seen []sight) (*trouble, error) {
 	why := &trouble{codes.FirmwareVersionMismatch, "other versions are read than were asked for: " + told(left, seen)}
 	var all []report.Component
 	for _, p := range left {
@@ -228,5 +229,5 @@ func (s *step) mismatch(left []report.Part, seen []sight) (*trouble, error) {
 			Device: p.Device, Status: report.Failed, Phase: s.label("versions read back"), Code: why.Code, Message: told([]report.Part{p}, seen),
 		})
 	}
-	return why, record(s.apart, report.Record{Task: s.Task, Components: all})
+	return why, record(ctx, report.Record{Task: s.Task, Components: all})
 }

@@ -102,5 +102,13 @@ func written(err error) error {
 	return err
 }
 
+// write runs an activity that writes rows, although the work may be cancelled. The
+// context is the running coroutine's own.
+func write(ctx workflow.Context, name string, in ...any) error {
+	apart, stop := workflow.NewDisconnectedContext(ctx)
+	defer stop()
+	return act.Write(apart, name, nil, in...)
+}
+
 // record writes what a report says now.
-func record(ctx workflow.Context, r report.Record) error { return act.Write(ctx, actRecord, nil, r) }
+func record(ctx workflow.Context, r report.Record) error { return write(ctx, actRecord, r) }

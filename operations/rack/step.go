@@ -87,16 +87,13 @@ func (t *task) stepIn(s *rule.Step) *stepIn {
 // step is a step under way.
 type step struct {
 	*stepIn
-	apart  workflow.Context
 	failed []int64
 }
 
 // stepWorkflow carries a step out. It ends well whatever becomes of its components:
 // what became of them is its answer.
 func stepWorkflow(ctx workflow.Context, in *stepIn) (*stepOut, error) {
-	apart, stop := workflow.NewDisconnectedContext(ctx)
-	defer stop()
-	s := &step{stepIn: in, apart: apart}
+	s := &step{stepIn: in}
 	actions := in.Step.Actions()
 	for in.Place.Action < len(actions) {
 		if in.Place.Since.IsZero() {
@@ -180,8 +177,8 @@ func entryOf(s *rule.Step, i int, a *rule.Action) report.Entry {
 }
 
 // tell writes an entry, and perhaps how its component stands.
-func (s *step) tell(e report.Entry, c ...report.Component) error {
-	return record(s.apart, report.Record{Task: s.Task, Entries: []report.Entry{e}, Components: c})
+func (s *step) tell(ctx workflow.Context, e report.Entry, c ...report.Component) error {
+	return record(ctx, report.Record{Task: s.Task, Entries: []report.Entry{e}, Components: c})
 }
 
 // label is the step's phase as people see it.

@@ -38,7 +38,7 @@ func taskWorkflow(prefix string) func(workflow.Context) error {
 		if err := act.Write(apart, actBegin, &b); err != nil || !b.Runs {
 			return err
 		}
-		t := newTask(apart, &b, workflows.SiteQueue(prefix, b.Site))
+		t := newTask(&b, workflows.SiteQueue(prefix, b.Site))
 		defer t.watchBudget(apart)()
 		done, settle := workflow.NewFuture(apart)
 		workflow.Go(ctx, func(ctx workflow.Context) { settle.Set(nil, t.stages(ctx)) })
@@ -57,7 +57,7 @@ func taskWorkflow(prefix string) func(workflow.Context) error {
 		if !cancelled && !temporal.IsCanceledError(err) {
 			ending = t.ending(err)
 		}
-		if err := t.settle(ending); err != nil {
+		if err := t.settle(apart, ending); err != nil {
 			return err
 		}
 		if !cancelled {
@@ -75,7 +75,6 @@ func taskWorkflow(prefix string) func(workflow.Context) error {
 // task is a task under way.
 type task struct {
 	*report.Begun
-	apart workflow.Context
 	queue string // of the site
 	plan  []stage
 	parts []*standing // by name
@@ -96,8 +95,8 @@ type stage struct {
 	steps  []int
 }
 
-func newTask(apart workflow.Context, b *report.Begun, queue string) *task {
-	t := &task{Begun: b, apart: apart, queue: queue}
+func newTask(b *report.Begun, queue string) *task {
+	t := &task{Begun: b, queue: queue}
 	order := func(x, y report.Part) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Device, y.Device))
 	}
@@ -172,14 +171,14 @@ func (t *task) stage(ctx workflow.Context, s *stage) error {
 		step := &t.Rule.Steps[i]
 		in := t.stepIn(step)
 		if len(in.Parts) == 0 {
-			if err := t.skip(step); err != nil {
+			if err := t.skip(ctx, step); err != nil {
 				return err
 			}
 			continue
 		}
 		t.ran = true
 		id := workflow.GetInfo(ctx).WorkflowExecution.ID + "/stage/" + strconv.Itoa(s.number) + "/" + step.ComponentType
-		if err := act.Write(t.apart, actChild, nil, id); err != nil {
+		if err := write(ctx, actChild, id); err != nil {
 			return err
 		}
 		with := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
@@ -193,10 +192,10 @@ func (t *task) stage(ctx workflow.Context, s *stage) error {
 		c := &children[i]
 		var out stepOut
 		err := c.end.Get(ctx, &out) // a cancel is waited out
-		if err := act.Write(t.apart, actClose, nil, c.id, report.Ending{}); err != nil {
+		if err := write(ctx, actClose, c.id, report.Ending{}); err != nil {
 			return err
 		}
-		if err := t.ended(c.in, &out, err); err != nil {
+		if err := t.ended(ctx, c.in, &out, err); err != nil {
 			return err
 		}
 	}
@@ -213,7 +212,7 @@ func (t *task) each(in *stepIn, f func(*standing)) {
 }
 
 // ended takes what became of a step.
-func (t *task) ended(in *stepIn, out *stepOut, err error) error {
+func (t *task) ended(ctx workflow.Context, in *stepIn, out *stepOut, err error) error {
 	if err != nil && !temporal.IsCanceledError(err) {
 		out = &stepOut{Why: &trouble{Code: codes.ComponentResultUnknown, Message: clip(fmt.Sprintf("the step's workflow did not come to its end: %v", err))}}
 	}
@@ -234,18 +233,18 @@ func (t *task) ended(in *stepIn, out *stepOut, err error) error {
 	if len(r) == 0 {
 		return nil
 	}
-	return record(t.apart, report.Record{Task: t.Task, Components: r})
+	return record(ctx, report.Record{Task: t.Task, Components: r})
 }
 
 // skip tells that the task has no component of a step's type.
-func (t *task) skip(s *rule.Step) error {
+func (t *task) skip(ctx workflow.Context, s *rule.Step) error {
 	var all []report.Entry
 	for i, a := range s.Actions() {
 		e := entryOf(s, i, &a)
 		e.Status, e.Message = report.Skipped, "the rack has no such component in this task"
 		all = append(all, e)
 	}
-	return record(t.apart, report.Record{Task: t.Task, Entries: all})
+	return record(ctx, report.Record{Task: t.Task, Entries: all})
 }
 
 // ending says how the task ends whose stages gave err.
@@ -267,7 +266,7 @@ func (t *task) ending(err error) report.Ending {
 
 // settle says of each component in which state a task leaves it that did not
 // succeed.
-func (t *task) settle(e report.Ending) error {
+func (t *task) settle(ctx workflow.Context, e report.Ending) error {
 	if e.Status == fleet.JobSucceeded {
 		return nil
 	}
@@ -282,7 +281,7 @@ func (t *task) settle(e report.Ending) error {
 		}
 		all = append(all, c)
 	}
-	seen, err := lookAt(t.apart, t.queue, lookIn{Parts: ask, Last: true})
+	seen, err := lookAt(ctx, t.queue, lookIn{Parts: ask, Last: true})
 	for i := range all {
 		switch {
 		case err != nil:
@@ -294,5 +293,5 @@ func (t *task) settle(e report.Ending) error {
 	if len(all) == 0 {
 		return nil
 	}
-	return record(t.apart, report.Record{Task: t.Task, Components: all})
+	return record(ctx, report.Record{Task: t.Task, Components: all})
 }

@@ -29,12 +29,12 @@ type done struct {
 func (s *step) whole(ctx workflow.Context, i int, a *rule.Action, do func(workflow.Context, *rule.Action) (done, error)) (*trouble, error) {
 	e := entryOf(&s.Step, i, a)
 	e.Status = report.Running
-	if err := s.tell(e); err != nil {
+	if err := s.tell(ctx, e); err != nil {
 		return nil, err
 	}
 	d, err := do(ctx, a)
 	if workflow.IsContinueAsNewError(err) {
-		if writing := s.tell(e, d.states...); writing != nil {
+		if writing := s.tell(ctx, e, d.states...); writing != nil {
 			return nil, writing
 		}
 		return nil, err
@@ -58,7 +58,7 @@ func (s *step) whole(ctx workflow.Context, i int, a *rule.Action, do func(workfl
 	default:
 		e.Status = report.Succeeded
 	}
-	if err := s.tell(e, components...); err != nil {
+	if err := s.tell(ctx, e, components...); err != nil {
 		return nil, err
 	}
 	return d.why, err
