@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/musterhq/muster/devices"
 	"github.com/musterhq/muster/jobs"
@@ -28,11 +29,20 @@ type Options struct {
 	Log      hclog.Logger
 	Metrics  prometheus.Registerer
 
+	// Beside is what else the workers take, such as the tasks of racks.
+	Beside []Work
+
 	Look     time.Duration // between two looks for what is to be handed over, default 5 s; the database tells besides
 	Converge time.Duration // between two rounds against Temporal, default 30 s
 	Keep     time.Duration // between two rounds over what is too late or too old, default 30 s
 	Poll     time.Duration // between two looks at a machine that takes long, default 5 s
 	Stop     time.Duration // that running activities have when the replica ends, default 5 s
+}
+
+// Work is given to the workers beside the workflows of the catalogue.
+type Work struct {
+	Main func(w worker.Registry, prefix string)           // workflows, and activities that write rows
+	Site func(w worker.ActivityRegistry, site *act.Site) // activities that touch a site
 }
 
 // Runner is the role worker of one replica.

@@ -34,6 +34,9 @@ func (r *Runner) keepMain(ctx context.Context) {
 	r.keep(ctx, r.options.Prefix+mainQueue, o, func(w worker.Worker) {
 		registerWorkflows(w, r.options.Prefix)
 		r.rows.register(w)
+		for _, beside := range r.options.Beside {
+			beside.Main(w, r.options.Prefix)
+		}
 	})
 }
 
@@ -81,7 +84,12 @@ func (r *Runner) keepSite(ctx context.Context, name string, acts *act.Site) {
 	o := r.workerOptions()
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityExecutionSize, o.MaxConcurrentActivityTaskPollers = siteAtOnce, sitePollers
-	r.keep(ctx, siteQueue(r.options.Prefix, name), o, func(w worker.Worker) { registerActivities(w, acts) })
+	r.keep(ctx, siteQueue(r.options.Prefix, name), o, func(w worker.Worker) {
+		registerActivities(w, acts)
+		for _, beside := range r.options.Beside {
+			beside.Site(w, acts)
+		}
+	})
 }
 
 // keep takes work from a queue until ctx ends. While Temporal is away, or has not

@@ -3,6 +3,7 @@ package component_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +19,15 @@ import (
 // quiet keeps what a client logs to itself.
 var quiet = hclog.NewNullLogger()
 
+var shipped = sync.OnceValues(func() (*engine.Bundle, error) {
+	b, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	return b, err
+})
+
 // policies gives the resets of the shipped policies.
 func policies(t testing.TB) func(context.Context, string, string) ([]string, error) {
 	t.Helper()
-	b, _, err := engine.Load(muster.Bundle(), engine.Options{})
+	b, err := shipped()
 	if err != nil {
 		t.Fatal(err)
 	}

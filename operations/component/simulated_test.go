@@ -1,6 +1,7 @@
 package component_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -40,6 +41,7 @@ func newFleet(t *testing.T, o face.Options) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.leaveAlone(t)
 	authority, err := face.OpenAuthority(t.TempDir(), time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +61,7 @@ func newFleet(t *testing.T, o face.Options) *fleet {
 	client, err := redfish.New(redfish.Config{
 		Port: int(netip.MustParseAddrPort(listener.Addr().String()).Port()), Networks: []string{"127.0.0.0/8"}, TLS: redfish.TLS{CAFile: authority.Path()},
 		Credentials: []redfish.Credential{{Match: "*", Ref: "env:X"}}, Secret: func(string) (string, error) { return "admin:simulator-0", nil },
+		Targets: func(context.Context) ([]redfish.Target, error) { return nil, nil },
 	}, time.Now, quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +69,26 @@ func newFleet(t *testing.T, o face.Options) *fleet {
 	t.Cleanup(client.Close)
 	f.managers = component.Managers(bmcs(t, client))
 	return f
+}
+
+// leaveAlone puts every node in maintenance: else Ironic undoes what is done to its
+// machine behind its back.
+func (f *fleet) leaveAlone(t *testing.T) {
+	t.Helper()
+	if err := f.world.Do(world.Effect{Face: "test", Subject: "nodes"}, func(s *world.State) error {
+		var keys []string
+		for key := range s.Nodes.Of("sim1") {
+			keys = append(keys, key)
+		}
+		for _, key := range keys {
+			n := s.Nodes.Edit(key)
+			n.Maintenance, n.Reason = true, "muster:7 for this test"
+			s.Nodes.Put(key, n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // losing loses requests of acts, or their answers, as it is told to.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/operations/report"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/workflows"
 	"github.com/musterhq/muster/workflows/act"
 )
 
@@ -62,6 +63,14 @@ func RegisterMain(w Registry, prefix string, r Rows) {
 		do   any
 	}{{actBegin, k.begin}, {actRecord, k.record}, {actOverBudget, k.overBudget}, {actFinish, k.finish}, {actClose, k.close}, {actChild, k.child}} {
 		w.RegisterActivityWithOptions(one.do, activity.RegisterOptions{Name: one.name})
+	}
+}
+
+// Work is what the workers of a replica take for tasks.
+func Work(r Rows) workflows.Work {
+	return workflows.Work{
+		Main: func(w worker.Registry, prefix string) { RegisterMain(w, prefix, r) },
+		Site: RegisterSite,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	enums "go.temporal.io/api/enums/v1"
@@ -177,7 +176,7 @@ func (t *task) stage(ctx workflow.Context, s *stage) error {
 			continue
 		}
 		t.ran = true
-		id := workflow.GetInfo(ctx).WorkflowExecution.ID + "/stage/" + strconv.Itoa(s.number) + "/" + step.ComponentType
+		id := fmt.Sprintf("task/%d/stage/%d/%s", t.Task, s.number, step.ComponentType)
 		if err := write(ctx, actChild, id); err != nil {
 			return err
 		}

@@ -122,10 +122,10 @@ func TestWorstCasesOfTheBuiltInRules(t *testing.T) {
 		"restart":         "4h45m30s",
 		"force_restart":   "1h43m18s",
 		"warm_reset":      "1h10m",
-		"cold_reset":      "5h10m18s",
-		"upgrade":         "24h16m",
-		"downgrade":       "24h16m",
-		"rollback":        "24h16m",
+		"cold_reset":      "9h40m36s",
+		"upgrade":         "28h46m18s",
+		"downgrade":       "28h46m18s",
+		"rollback":        "28h46m18s",
 		"decommission":    "12h50m",
 	} {
 		o, _ := bundle.Operation(code)

@@ -41,6 +41,8 @@ func TestTheWorstCaseCountsEveryWait(t *testing.T) {
 			`steps: [{component_type: compute, stage: 1, timeout: 1s, retry: {max_attempts: 5, initial_interval: 10s, backoff_coefficient: 2, max_interval: 30s}, main_operation: {name: PowerControl}}]`, rack, 95 * time.Second},
 		{"without a longest wait it is a minute, or the first if that is longer", "power_control", "power_on",
 			`steps: [{component_type: compute, stage: 1, timeout: 1s, retry: {max_attempts: 3, initial_interval: 5m, backoff_coefficient: 2}, main_operation: {name: PowerControl}}]`, rack, 10*time.Minute + 3*time.Second},
+		{"a restart is two commands, each tried for itself", "power_control", "cold_reset",
+			`steps: [{component_type: compute, stage: 1, max_parallel: 9, timeout: 1m, retry: {max_attempts: 1, initial_interval: 1s, backoff_coefficient: 1}, main_operation: {name: PowerControl}}]`, rack, 4 * time.Minute},
 		{"an action's timeout goes before its step's", "power_control", "power_on",
 			`steps: [{component_type: compute, stage: 1, timeout: 1h, retry: {max_attempts: 1, initial_interval: 1s, backoff_coefficient: 1}, main_operation: {name: PowerControl, timeout: 30s}}]`, rack, 30 * time.Second},
 		{"a sleep and a look are of the whole step", "power_control", "power_on",
