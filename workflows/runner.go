@@ -41,7 +41,7 @@ type Options struct {
 
 // Work is given to the workers beside the workflows of the catalogue.
 type Work struct {
-	Main func(w worker.Registry, prefix string)           // workflows, and activities that write rows
+	Main func(w worker.Registry, prefix string)          // workflows, and activities that write rows
 	Site func(w worker.ActivityRegistry, site *act.Site) // activities that touch a site
 }
 

@@ -29,10 +29,10 @@ func TestAVerifyIsNeverVacuous(t *testing.T) {
 		want          string
 	}{
 		"both on":               {[]string{"On"}, []string{"On"}, false, "succeeded"},
-		"one unknown for good":  {[]string{"On"}, []string{"", "", "", "", "", ""}, false, "failed POWER_STATE_NOT_REACHED"},
+		"one unknown for good":  {[]string{"On"}, []string{"", "", "", "", "", ""}, false, "partially_failed POWER_STATE_NOT_REACHED"},
 		"one passing":           {[]string{"On"}, []string{"PoweringOn", "On"}, false, "succeeded"},
-		"one another for good":  {[]string{"On"}, []string{"Paused", "Off", "Off", "Off", "Off", "Off"}, false, "failed POWER_STATE_NOT_REACHED"},
-		"one without an answer": {[]string{"On"}, nil, true, "failed POWER_STATE_NOT_REACHED"},
+		"one another for good":  {[]string{"On"}, []string{"Paused", "Off", "Off", "Off", "Off", "Off"}, false, "partially_failed POWER_STATE_NOT_REACHED"},
+		"one without an answer": {[]string{"On"}, nil, true, "partially_failed POWER_STATE_NOT_REACHED"},
 		"on at the last look":   {[]string{"On"}, []string{"Off", "Off", "Off", "On"}, false, "succeeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAVerifyIsNeverVacuous(t *testing.T) {
 			if c.want == "succeeded" {
 				return
 			}
-			if got := h.statuses(); got != "1 compute cancelled, 1 compute failed" {
+			if got := h.statuses(); got != "1 compute succeeded, 1 compute failed" {
 				t.Error(got)
 			}
 			if message := h.endings[0].Message; !strings.Contains(message, "c02") || strings.Contains(message, "c01") {
@@ -126,11 +126,11 @@ func TestWaitingForADecommissioning(t *testing.T) {
 	}{
 		"it comes":                  {"Ready", nil, "succeeded", time.Minute},
 		"there already":             {"Decommissioning/Decommissioned", nil, "succeeded", time.Minute},
-		"it takes too long":         {"Decommissioning/Inventory", nil, "failed DECOMMISSION_TIMEOUT", time.Hour + time.Minute},
-		"it is under maintenance":   {"Maintenance(offline)", nil, "failed DECOMMISSION_TIMEOUT", time.Hour + time.Minute},
-		"an empty answer":           {"", nil, "failed DECOMMISSION_REFUSED", time.Minute},
-		"a state of something else": {"Assigned", nil, "failed DECOMMISSION_REFUSED", time.Minute},
-		"no answer for 5 minutes":   {"Ready", act.Retry(codes.NetboxUnavailable, "away"), "failed DECOMMISSION_REFUSED", 6 * time.Minute},
+		"it takes too long":         {"Decommissioning/Inventory", nil, "partially_failed DECOMMISSION_TIMEOUT", time.Hour + time.Minute},
+		"it is under maintenance":   {"Maintenance(offline)", nil, "partially_failed DECOMMISSION_TIMEOUT", time.Hour + time.Minute},
+		"an empty answer":           {"", nil, "partially_failed DECOMMISSION_REFUSED", time.Minute},
+		"a state of something else": {"Assigned", nil, "partially_failed DECOMMISSION_REFUSED", time.Minute},
+		"no answer for 5 minutes":   {"Ready", act.Retry(codes.NetboxUnavailable, "away"), "partially_failed DECOMMISSION_REFUSED", 6 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +166,7 @@ func TestGettingThePowerStatus(t *testing.T) {
 	h := newHall(ruleOf(t, "power_control", "power_on", `steps: [{component_type: compute, stage: 1, main_operation: {name: GetPowerStatus, timeout: 30s}}]`), 2, 0, 0, component.On)
 	h.tray("c02").looks = []string{"", "", ""}
 	h.run(t)
-	h.ends(t, "failed COMPONENT_NOT_REACHED")
+	h.ends(t, "partially_failed COMPONENT_NOT_REACHED")
 	if h.components[100].LastState != component.On {
 		t.Errorf("c01: %+v", h.components[100])
 	}

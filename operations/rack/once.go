@@ -180,18 +180,24 @@ const (
 	readBackPause  = 30 * time.Second
 )
 
-// versions reads back what a step with an update asked for, after its last phase.
-func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, error) {
-	var updating *rule.Action
+// updating gives the last update of a step, nil if it has none.
+func updating(actions []rule.Action) *rule.Action {
+	var last *rule.Action
 	for i := range actions {
 		if actions[i].Name == rule.FirmwareControl {
-			updating = &actions[i]
+			last = &actions[i]
 		}
 	}
-	if updating == nil || s.Image == nil {
+	return last
+}
+
+// versions reads back what a step with an update asked for, after its last phase.
+func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, error) {
+	update := updating(actions)
+	if update == nil || s.Image == nil {
 		return nil, nil
 	}
-	p := &updating.Parameters
+	p := &update.Parameters
 	began := workflow.Now(ctx)
 	within, pause := min(time.Duration(p.PollTimeout), readBackWithin), min(time.Duration(p.PollInterval), readBackPause)
 	for {

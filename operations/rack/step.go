@@ -57,8 +57,9 @@ type stand struct {
 
 // stepOut is what became of a step.
 type stepOut struct {
-	Done   bool     `json:"done,omitempty"` // every action came to its end, with every component
+	Done   bool     `json:"done,omitempty"` // every action came to its end, with every component that did not fail
 	Failed []int64  `json:"failed,omitempty"`
+	Open   []int64  `json:"open,omitempty"` // neither failed nor came to their end
 	Why    *trouble `json:"why,omitempty"`
 }
 
@@ -88,6 +89,7 @@ func (t *task) stepIn(s *rule.Step) *stepIn {
 type step struct {
 	*stepIn
 	failed []int64
+	open   []int64
 }
 
 // stepWorkflow carries a step out. It ends well whatever becomes of its components:
@@ -111,7 +113,8 @@ func stepWorkflow(ctx workflow.Context, in *stepIn) (*stepOut, error) {
 		case err != nil:
 			return nil, err
 		case why != nil:
-			return &stepOut{Failed: s.failed, Why: why}, nil
+			last := in.Place.Action == len(actions)-1 && len(s.failed) > 0 && updating(actions) == nil
+			return &stepOut{Done: last, Failed: s.failed, Open: s.open, Why: why}, nil
 		}
 		in.Place = place{Action: in.Place.Action + 1}
 	}
@@ -122,7 +125,7 @@ func stepWorkflow(ctx workflow.Context, in *stepIn) (*stepOut, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &stepOut{Done: why == nil, Failed: s.failed, Why: why}, nil
+	return &stepOut{Done: true, Failed: s.failed, Why: why}, nil
 }
 
 // action carries out one action. An error is that of a cancel, of a new run, or of

@@ -223,7 +223,7 @@ func (t *task) ended(ctx workflow.Context, in *stepIn, out *stepOut, err error) 
 		switch {
 		case slices.Contains(out.Failed, p.Device):
 			p.failed = true // its row was written by the step
-		case out.Done:
+		case out.Done && !slices.Contains(out.Open, p.Device):
 			if p.left--; p.left == 0 {
 				r = append(r, report.Component{Device: p.Device, Status: report.Succeeded, Phase: "done"})
 			}

@@ -268,6 +268,11 @@ func (s *step) waitDecommissioned(ctx workflow.Context, a *rule.Action) (done, e
 	if d.why = fatal; fatal == nil {
 		d.why = why
 	}
+	for _, p := range s.pending(s.Parts) {
+		if fatal != nil && !slices.Contains(d.devices, p.Device) {
+			s.open = append(s.open, p.Device)
+		}
+	}
 	return d, err
 }
 
