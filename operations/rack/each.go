@@ -99,7 +99,7 @@ func (s *step) one(ctx workflow.Context, i int, d *doing, do func(workflow.Conte
 	}
 	d.Ended = true
 	e.Attempts, e.Message, e.Status = r.attempts, r.note, report.Succeeded
-	c = report.Component{Device: d.part.Device, LastState: r.state}
+	c = report.Component{Device: d.part.Device, Status: report.Running, LastState: r.state}
 	switch {
 	case temporal.IsCanceledError(failure):
 		e.Status, e.Message = report.Cancelled, "cancelled; whether it took effect is not known"
@@ -110,6 +110,9 @@ func (s *step) one(ctx workflow.Context, i int, d *doing, do func(workflow.Conte
 			e.Attempts = tried
 		}
 		c.Status, c.Phase, c.Code, c.Message = report.Failed, s.label(d.action.Name), d.Why.Code, d.Why.Message
+		apart, stop := workflow.NewDisconnectedContext(ctx)
+		defer stop()
+		c.LastState = states(apart, s.Queue, []report.Part{d.part})[0]
 	}
 	return false, s.tell(ctx, e, c)
 }

@@ -229,10 +229,11 @@ func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, 
 func (s *step) mismatch(ctx workflow.Context, left []report.Part, seen []sight) (*trouble, error) {
 	why := &trouble{codes.FirmwareVersionMismatch, "other versions are read than were asked for: " + told(left, seen)}
 	var all []report.Component
-	for _, p := range left {
+	powers := states(ctx, s.Queue, left)
+	for i, p := range left {
 		s.failed = append(s.failed, p.Device)
 		all = append(all, report.Component{
-			Device: p.Device, Status: report.Failed, Phase: s.label("versions read back"), Code: why.Code, Message: told([]report.Part{p}, seen),
+			Device: p.Device, Status: report.Failed, Phase: s.label("versions read back"), Code: why.Code, Message: told([]report.Part{p}, seen), LastState: powers[i],
 		})
 	}
 	return why, record(ctx, report.Record{Task: s.Task, Components: all})

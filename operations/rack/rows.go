@@ -20,13 +20,11 @@ type Rows interface {
 	// Begin makes the task's rows running before any effect, and plans its report.
 	// Begun.Runs is false where nothing is to be done, as after a cancel.
 	Begin(ctx context.Context, workflowID string) (report.Begun, error)
-	// Record writes entries and components; terminal ones stay, but for a last
-	// state.
+	// Record writes entries and components; terminal ones stay.
 	Record(ctx context.Context, r report.Record) error
 	OverBudget(ctx context.Context, task int64) error
-	// Finish ends the task's rows. Those of a task that was not cancelled free its
-	// devices and close its execution; of one that was, records still come until it
-	// is closed.
+	// Finish ends the task's rows when nothing of it runs any more. Those of a task
+	// that was not cancelled free its devices and close its execution.
 	Finish(ctx context.Context, workflowID string, e report.Ending) error
 	// Close notes that an execution, of a task or of a child, has ended with
 	// everything that it started.

@@ -39,30 +39,12 @@ func taskWorkflow(prefix string) func(workflow.Context) error {
 		}
 		t := newTask(&b, workflows.SiteQueue(prefix, b.Site))
 		defer t.watchBudget(apart)()
-		done, settle := workflow.NewFuture(apart)
-		workflow.Go(ctx, func(ctx workflow.Context) { settle.Set(nil, t.stages(ctx)) })
-		cancelled := false
-		workflow.NewSelector(apart).
-			AddFuture(done, func(workflow.Future) {}).
-			AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { cancelled = true }).
-			Select(apart)
-		ending := report.Ending{Status: fleet.JobCancelled, Message: "cancelled while it ran"}
-		if cancelled { // told at once; the devices stay locked
-			if err := act.Write(apart, actFinish, nil, ending); err != nil {
-				return err
-			}
-		}
-		err := done.Get(apart, nil) // every child has ended
-		if !cancelled && !temporal.IsCanceledError(err) {
-			ending = t.ending(err)
-		}
+		ending := t.ending(t.stages(ctx)) // every child has ended
 		if err := t.settle(apart, ending); err != nil {
 			return err
 		}
-		if !cancelled {
-			if err := act.Write(apart, actFinish, nil, ending); err != nil {
-				return err
-			}
+		if err := act.Write(apart, actFinish, nil, ending); err != nil {
+			return err
 		}
 		if ending.Status == fleet.JobCancelled {
 			return act.Write(apart, actClose, nil, workflow.GetInfo(apart).WorkflowExecution.ID, ending)
@@ -249,6 +231,8 @@ func (t *task) skip(ctx workflow.Context, s *rule.Step) error {
 // ending says how the task ends whose stages gave err.
 func (t *task) ending(err error) report.Ending {
 	switch {
+	case temporal.IsCanceledError(err):
+		return report.Ending{Status: fleet.JobCancelled, Message: "cancelled while it ran"}
 	case err != nil:
 		return report.Ending{Status: fleet.JobFailed, Code: codes.InternalError, Message: clip(err.Error())}
 	case !t.ran:
@@ -263,34 +247,28 @@ func (t *task) ending(err error) report.Ending {
 	return e
 }
 
-// settle says of each component in which state a task leaves it that did not
-// succeed.
+// settle says of each component that has not ended by itself in which state the
+// task leaves it.
 func (t *task) settle(ctx workflow.Context, e report.Ending) error {
-	if e.Status == fleet.JobSucceeded {
-		return nil
-	}
-	why := "the task ended before its later steps: " + e.Message
 	var ask []report.Part
 	var all []report.Component
 	for _, p := range t.parts {
+		if p.failed || p.begun && p.left == 0 {
+			continue
+		}
 		ask = append(ask, p.Part)
 		c := report.Component{Device: p.Device}
-		if p.begun && !p.failed && p.left > 0 {
-			c.Status, c.Message = report.Cancelled, clip(why)
+		if p.begun {
+			c.Status, c.Message = report.Cancelled, clip("the task ended before its later steps: "+e.Message)
 		}
 		all = append(all, c)
 	}
-	seen, err := lookAt(ctx, t.queue, lookIn{Parts: ask, Last: true})
-	for i := range all {
-		switch {
-		case err != nil:
-			all[i].LastState = "not read"
-		case i < len(seen):
-			all[i].LastState = seen[i].told()
-		}
-	}
-	if len(all) == 0 {
+	if e.Status == fleet.JobSucceeded || len(all) == 0 {
 		return nil
+	}
+	left := states(ctx, t.queue, ask)
+	for i := range all {
+		all[i].LastState = left[i]
 	}
 	return record(ctx, report.Record{Task: t.Task, Components: all})
 }

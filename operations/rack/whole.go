@@ -125,7 +125,7 @@ func (s *step) verifyPower(ctx workflow.Context, a *rule.Action) (done, error) {
 		for _, one := range seen {
 			if one.Power == want && slices.ContainsFunc(left, func(p report.Part) bool { return p.Device == one.Device }) {
 				s.Place.Seen = append(s.Place.Seen, one.Device)
-				d.states = append(d.states, report.Component{Device: one.Device, LastState: one.told()})
+				d.states = append(d.states, report.Component{Device: one.Device, Status: report.Running, LastState: one.told()})
 			}
 		}
 		return len(s.pending(s.Parts)) == 0, nil
@@ -133,7 +133,7 @@ func (s *step) verifyPower(ctx workflow.Context, a *rule.Action) (done, error) {
 		left := s.pending(s.Parts)
 		for _, p := range left {
 			d.devices = append(d.devices, p.Device)
-			c := report.Component{Device: p.Device, LastState: "not read"}
+			c := report.Component{Device: p.Device, Status: report.Running, LastState: notRead}
 			if i := slices.IndexFunc(last, func(v sight) bool { return v.Device == p.Device }); i >= 0 {
 				c.LastState = last[i].told()
 			}
@@ -225,7 +225,7 @@ func (s *step) waitDecommissioned(ctx workflow.Context, a *rule.Action) (done, e
 	var fatal *trouble
 	fail := func(p report.Part, format string, args ...any) {
 		d.devices = append(d.devices, p.Device)
-		d.states = append(d.states, report.Component{Device: p.Device})
+		d.states = append(d.states, report.Component{Device: p.Device, Status: report.Running})
 		if fatal == nil {
 			fatal = &trouble{codes.DecommissionRefused, p.Name + ": " + fmt.Sprintf(format, args...)}
 		}
@@ -261,7 +261,7 @@ func (s *step) waitDecommissioned(ctx workflow.Context, a *rule.Action) (done, e
 		left := s.pending(s.Parts)
 		for _, p := range left {
 			d.devices = append(d.devices, p.Device)
-			d.states = append(d.states, report.Component{Device: p.Device})
+			d.states = append(d.states, report.Component{Device: p.Device, Status: report.Running})
 		}
 		return &trouble{codes.DecommissionTimeout, fmt.Sprintf("after %s %s not decommissioned: %s", a.Timeout, are(len(left)), told(left, last))}
 	})
@@ -316,6 +316,21 @@ func lookAt(ctx workflow.Context, queue string, in lookIn) ([]sight, error) {
 	var seen []sight
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), actLook, in).Get(ctx, &seen)
 	return seen, err
+}
+
+const notRead = "not read"
+
+// states reads the powers of components once, or says why there is none: it is the
+// last that a report says of them.
+func states(ctx workflow.Context, queue string, parts []report.Part) []string {
+	all := make([]string, len(parts))
+	seen, err := lookAt(ctx, queue, lookIn{Parts: parts, Last: true})
+	for i := range all {
+		if all[i] = notRead; err == nil && i < len(seen) {
+			all[i] = seen[i].told()
+		}
+	}
+	return all
 }
 
 // lookOptions are those of an activity that only looks.

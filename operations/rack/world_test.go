@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -314,13 +315,12 @@ func (h *hall) Record(_ context.Context, r report.Record) error {
 	}
 	for _, c := range r.Components {
 		now := h.components[c.Device]
-		now.Device = c.Device
-		if c.LastState != "" {
-			now.LastState = c.LastState
+		if terminal(now.Status) {
+			continue
 		}
-		if !terminal(now.Status) && c.Status != "" {
-			now.Status, now.Phase, now.Code, now.Message = c.Status, c.Phase, c.Code, c.Message
-		}
+		now.Device, now.Status = c.Device, c.Status
+		now.Phase, now.Message, now.LastState = cmp.Or(c.Phase, now.Phase), cmp.Or(c.Message, now.Message), cmp.Or(c.LastState, now.LastState)
+		now.Code = cmp.Or(c.Code, now.Code)
 		h.components[c.Device] = now
 	}
 	return nil
