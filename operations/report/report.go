@@ -74,10 +74,11 @@ type Entry struct {
 	Message  string        `json:"message,omitempty"`
 }
 
-// Component is how a component of a task stands.
+// Component is how a component of a task stands. LastState is taken of one that has
+// ended too.
 type Component struct {
 	Device    int64         `json:"device"`
-	Status    Status        `json:"status,omitempty"` // "": it has not begun
+	Status    Status        `json:"status,omitempty"` // "": as it was
 	Phase     string        `json:"phase,omitempty"`  // as people see it; "": as it was
 	Code      codes.Failure `json:"code,omitempty"`
 	Message   string        `json:"message,omitempty"`
