@@ -49,7 +49,7 @@ func until(t testing.TB, what string, is func() bool) {
 }
 
 // realTemporal runs a Temporal until the test ends.
-func realTemporal(t *testing.T) client.Client {
+func realTemporal(t testing.TB) client.Client {
 	t.Helper()
 	program := os.Getenv("MUSTER_TEMPORAL_BIN")
 	if program == "" {
@@ -87,7 +87,7 @@ type live struct {
 
 var prefixes atomic.Int64
 
-func newLive(t *testing.T, c client.Client, h *hall) *live {
+func newLive(t testing.TB, c client.Client, h *hall) *live {
 	t.Helper()
 	h.begun.Task = prefixes.Add(1)
 	l := &live{hall: h, client: c, prefix: fmt.Sprintf("%d/", h.begun.Task)}
@@ -97,7 +97,7 @@ func newLive(t *testing.T, c client.Client, h *hall) *live {
 }
 
 // work starts the workers of a replica.
-func (l *live) work(t *testing.T) {
+func (l *live) work(t testing.TB) {
 	t.Helper()
 	main := worker.New(l.client, l.prefix+"muster", worker.Options{DisableRegistrationAliasing: true})
 	RegisterMain(main, l.prefix, l.hall)
@@ -115,14 +115,14 @@ func (l *live) stop() {
 	l.workers = nil
 }
 
-func (l *live) begin(t *testing.T, name string, in ...any) client.WorkflowRun {
+func (l *live) begin(t testing.TB, name string, in ...any) client.WorkflowRun {
 	t.Helper()
 	run, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: fmt.Sprintf("task/%d", l.begun.Task), TaskQueue: l.prefix + "muster"}, name, in...)
 	must(t, err)
 	return run
 }
 
-func ended(t *testing.T, run client.WorkflowRun, out any) {
+func ended(t testing.TB, run client.WorkflowRun, out any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/workflows/act"
 )
 
-var examples = os.DirFS("../rule/testdata/seed")
+var examples = os.DirFS("../rule/testdata/examples")
 
 // firsts gives the kinds of components in the order of their first and last effect.
 func (h *hall) firsts() (order []string) {

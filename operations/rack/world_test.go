@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -73,6 +72,7 @@ type hall struct {
 	trays   map[int64]*tray
 	order   []report.Part
 	effects []string
+	takes   time.Duration // a command
 	flying  map[string]int
 	most    map[string]int // in flight, by type
 
@@ -125,7 +125,7 @@ func (h *hall) fly(p component.Part) (land func()) {
 	h.flying[p.Type]++
 	h.most[p.Type] = max(h.most[p.Type], h.flying[p.Type])
 	h.mu.Unlock()
-	time.Sleep(2 * time.Millisecond) // long enough to be beside another
+	time.Sleep(max(h.takes, 2*time.Millisecond)) // long enough to be beside another
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -287,74 +287,6 @@ func (h *hall) Decommissioning(_ context.Context, p component.Part) (string, err
 	return t.status, t.unread
 }
 
-func (h *hall) Begin(_ context.Context, id string) (report.Begun, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lines = append(h.lines, "begin")
-	return h.begun, nil
-}
-
-func terminal(s report.Status) bool { return s != "" && s != report.Running }
-
-func (h *hall) Record(_ context.Context, r report.Record) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, e := range r.Entries {
-		key := fmt.Sprintf("%d %s %s %d %d", e.Stage, e.ComponentType, e.Phase, e.Index, e.Device)
-		if terminal(h.entries[key].Status) {
-			continue
-		}
-		h.entries[key] = e
-		if terminal(e.Status) {
-			name := "-"
-			if t := h.trays[e.Device]; t != nil {
-				name = t.Name
-			}
-			h.lines = append(h.lines, strings.TrimSpace(fmt.Sprintf("%d %s %s[%d] %s %s %s %s", e.Stage, e.ComponentType, e.Phase, e.Index, e.Action, name, e.Status, e.Code)))
-		}
-	}
-	for _, c := range r.Components {
-		now := h.components[c.Device]
-		if terminal(now.Status) {
-			continue
-		}
-		now.Device, now.Status = c.Device, c.Status
-		now.Phase, now.Message, now.LastState = cmp.Or(c.Phase, now.Phase), cmp.Or(c.Message, now.Message), cmp.Or(c.LastState, now.LastState)
-		now.Code = cmp.Or(c.Code, now.Code)
-		h.components[c.Device] = now
-	}
-	return nil
-}
-
-func (h *hall) OverBudget(context.Context, int64) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.over++
-	return nil
-}
-
-func (h *hall) Finish(_ context.Context, _ string, e report.Ending) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.endings = append(h.endings, e)
-	h.lines = append(h.lines, strings.TrimSpace("finish "+string(e.Status)+" "+string(e.Code)))
-	return nil
-}
-
-func (h *hall) Close(_ context.Context, id string, _ report.Ending) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = append(h.closed, id)
-	return nil
-}
-
-func (h *hall) Child(_ context.Context, _, child string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.children = append(h.children, child)
-	return nil
-}
-
 // suite makes a Temporal of the test suite for the rack.
 func (h *hall) suite(t *testing.T) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
@@ -382,7 +314,7 @@ func (h *hall) runIn(t *testing.T, env *testsuite.TestWorkflowEnvironment) {
 	must(t, env.GetWorkflowError())
 }
 
-func (h *hall) ends(t *testing.T, want string) {
+func (h *hall) ends(t testing.TB, want string) {
 	t.Helper()
 	if len(h.endings) != 1 {
 		t.Fatalf("it ended %d times", len(h.endings))
