@@ -14,7 +14,11 @@ import (
 func (l *linter) catalogues(values packages) {
 	workflows := entriesOf(values["policies/workflows"], "workflows")
 	policies := entriesOf(values["policies/eligibility"], "eligibility")
-	l.failures(entriesOf(values["policies/failures"], "failures"), workflows, textsOf(values["policies/operations"], "failure_codes"))
+	var ofTasks []string
+	if operations := values["policies/operations"]; operations.Exists() { // a bundle may have none
+		ofTasks = textsOf(operations, "failure_codes")
+	}
+	l.failures(entriesOf(values["policies/failures"], "failures"), workflows, ofTasks)
 	l.refusals(entriesOf(values["policies/eligibility"], "refusals"), policies)
 	for _, workflow := range workflows {
 		l.parameters(workflow)
