@@ -65,6 +65,12 @@ type described func(spec object, e *simulator.Endpoints, site *simulator.Site)
 
 func newPlant(t *testing.T, database string, adjust ...described) *plant {
 	t.Helper()
+	return newPlantOf(t, database, 1, adjust...)
+}
+
+// newPlantOf makes a plant of so many racks a site.
+func newPlantOf(t *testing.T, database string, racks int, adjust ...described) *plant {
+	t.Helper()
 	p := &plant{program: os.Getenv("MUSTER_TEMPORAL_BIN"), database: database}
 	if p.program == "" {
 		p.program = "../../bin/muster-temporal"
@@ -78,7 +84,7 @@ func newPlant(t *testing.T, database string, adjust ...described) *plant {
 	if err := os.Mkdir(p.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p.fleet(t, filepath.Join(dir, "simulator"), adjust)
+	p.fleet(t, filepath.Join(dir, "simulator"), racks, adjust)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,13 +97,13 @@ func newPlant(t *testing.T, database string, adjust ...described) *plant {
 }
 
 // fleet runs a simulated fleet of two sites and describes the first.
-func (p *plant) fleet(t *testing.T, dir string, adjust []described) {
+func (p *plant) fleet(t *testing.T, dir string, racks int, adjust []described) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan simulator.Endpoints, 1), make(chan error, 1)
 	go func() {
 		done <- simulator.Run(ctx, simulator.Options{
-			Dir: dir, Shape: world.Shape{Sites: 2, Racks: 1}, Still: true, Ready: func(e simulator.Endpoints) { ready <- e },
+			Dir: dir, Shape: world.Shape{Sites: 2, Racks: racks}, Still: true, Ready: func(e simulator.Endpoints) { ready <- e },
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
@@ -184,10 +190,16 @@ func (r *replica) kill(t *testing.T) {
 	<-r.exited
 }
 
-func (p *plant) run(t *testing.T, args ...string) string {
+func (p *plant) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(musterBinary(t), args...)
 	cmd.Env = append(os.Environ(), "MUSTER_DATABASE_URL="+p.database, "MUSTER_URL="+p.url, "MUSTER_TOKEN="+p.token)
+	return cmd
+}
+
+func (p *plant) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := p.command(t, args...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

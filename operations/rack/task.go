@@ -20,7 +20,7 @@ import (
 
 // Names of the workflows.
 const (
-	TaskWorkflow = "rack_task"
+	TaskWorkflow = fleet.TaskWorkflow
 	StepWorkflow = "rack_step"
 )
 

@@ -22,6 +22,7 @@ import (
 	"github.com/musterhq/muster/httpapi"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/operations"
+	"github.com/musterhq/muster/operations/rack"
 	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/reconciler"
 	"github.com/musterhq/muster/sources/redfish"
@@ -110,6 +111,7 @@ func New(o Options) (*Server, error) {
 	if works {
 		if s.worker, err = workflows.New(workflows.Options{
 			DB: o.DB, Jobs: work, Devices: service, Policies: o.Policies, Clients: s.clients, Temporal: o.Temporal, Prefix: o.TaskQueuePrefix, Log: o.Log, Metrics: metrics,
+			Beside: []workflows.Work{rack.Work(racks.Rows())},
 		}); err != nil {
 			return nil, err
 		}
