@@ -306,17 +306,24 @@ func (a *app) printJobDevices(devices []jobDeviceItem) error {
 }
 
 func (a *app) jobCancelCommand() *cobra.Command {
+	return cancelCommand(a, "Ask a job to end",
+		"Cancel asks a job to end. What has not been started never is; what runs is told\nand ends in an order of its own.",
+		func(id string) (string, error) {
+			job, err := jobID(id)
+			return jobPath(job), err
+		},
+		func(job *jobItem) string { return fmt.Sprintf("job %d of %s is %s", job.ID, job.Workflow, job.Status) })
+}
+
+// cancelCommand is the command that asks for the end of what an ID names, with a
+// reason. path gives where that is served; said is what to say of what comes back.
+func cancelCommand[T any](a *app, short, long string, path func(id string) (string, error), said func(*T) string) *cobra.Command {
 	var reason string
-	c := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Ask a job to end",
-		Long:  "Cancel asks a job to end. What has not been started never is; what runs is told\nand ends in an order of its own.",
-		Args:  cobra.ExactArgs(1),
-	}
+	c := &cobra.Command{Use: "cancel ID", Short: short, Long: long, Args: cobra.ExactArgs(1)}
 	conn := a.connectFlags(c)
 	c.Flags().StringVar(&reason, "reason", "", "why, for the history and the audit log (required)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := jobID(args[0])
+		at, err := path(args[0])
 		if err != nil {
 			return err
 		}
@@ -327,11 +334,11 @@ func (a *app) jobCancelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var job jobItem
-		if err := server.Post(c.Context(), jobPath(id)+"cancel/", map[string]string{"reason": reason}, &job); err != nil {
+		var item T
+		if err := server.Post(c.Context(), at+"cancel/", map[string]string{"reason": reason}, &item); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.stdout, "job %d of %s is %s\n", job.ID, job.Workflow, job.Status)
+		fmt.Fprintln(a.stdout, said(&item))
 		return nil
 	}
 	return c

@@ -363,33 +363,11 @@ func (a *app) operationWatchCommand() *cobra.Command {
 }
 
 func (a *app) operationCancelCommand() *cobra.Command {
-	var reason string
-	c := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Ask a task to end",
-		Long:  "Cancel asks a task to end. What waits, or has not been started, never is; what runs\nis told, and the task ends when everything that it started has.",
-		Args:  cobra.ExactArgs(1),
-	}
-	conn := a.connectFlags(c)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the history and the audit log (required)")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		id, err := taskID(args[0])
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(reason) == "" {
-			return usage("say why with --reason: a cancel is audited")
-		}
-		server, err := a.connect(conn)
-		if err != nil {
-			return err
-		}
-		var task taskItem
-		if err := server.Post(c.Context(), taskPath(id)+"cancel/", map[string]string{"reason": reason}, &task); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.stdout, task.line())
-		return nil
-	}
-	return c
+	return cancelCommand(a, "Ask a task to end",
+		"Cancel asks a task to end. What waits, or has not been started, never is; what runs\nis told, and the task ends when everything that it started has.",
+		func(id string) (string, error) {
+			task, err := taskID(id)
+			return taskPath(task), err
+		},
+		func(task *taskItem) string { return task.line() })
 }
