@@ -45,7 +45,7 @@ func (w *world) bodyOf(one httpapi.RouteInfo, device int64) any {
 	case "/api/v1/jobs/{job}/cancel/", "/api/v1/breakers/{breaker}/reset/":
 		return map[string]any{"reason": "it was the cable"}
 	case "/api/v1/operations/power/", "/api/v1/operations/firmware/", "/api/v1/operations/decommission/":
-		return map[string]any{"operation": "power_on", "racks": []any{1}}
+		return map[string]any{"operation": "power_on", "racks": []any{1}, "reason": "CHG-1"}
 	case "/api/v1/operations/tasks/{task}/cancel/":
 		return map[string]any{"reason": "it was the cable"}
 	case "/api/v1/operation-rules/", "/api/v1/operation-rules/{rule}/":

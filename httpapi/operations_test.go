@@ -52,6 +52,9 @@ func (w *world) hall() fleet.Site {
 
 func (w *world) operate(kind string, body fields, change ...func(*http.Request)) answer {
 	w.t.Helper()
+	if body["reason"] == nil {
+		body["reason"] = "CHG-1"
+	}
 	return w.ask(w.token, http.MethodPost, "/api/v1/operations/"+kind+"/", body, change...)
 }
 
@@ -175,7 +178,7 @@ func TestAnOperationIsAskedForFollowedAndCancelled(t *testing.T) {
 	elsewhere := w.makeToken(store.Token{Scopes: []string{"operation:read", "operation:write"}, Sites: []string{"annex"}})
 	w.ask(elsewhere, http.MethodGet, path, nil).refused(http.StatusNotFound, operations.CodeTaskNotFound)
 	w.ask(elsewhere, http.MethodPost, path+"cancel/", fields{"reason": "x"}).refused(http.StatusNotFound, operations.CodeTaskNotFound)
-	w.ask(elsewhere, http.MethodPost, "/api/v1/operations/power/", fields{"operation": "power_on", "racks": []any{rack}}).refused(http.StatusNotFound, operations.CodeRackNotFound)
+	w.ask(elsewhere, http.MethodPost, "/api/v1/operations/power/", fields{"operation": "power_on", "racks": []any{rack}, "reason": "CHG-1"}).refused(http.StatusNotFound, operations.CodeRackNotFound)
 	if a := w.ask(w.token, http.MethodPost, path+"cancel/", fields{"reason": "wrong rack"}); a.Status != http.StatusAccepted || a.json()["status"] != "cancelled" && a.json()["status"] != "cancellation_requested" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}

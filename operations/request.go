@@ -140,6 +140,9 @@ func (s *Service) complete(r *Request, bundle *engine.Bundle) ([]jobs.Refusal, e
 		bad("components", "", fmt.Sprintf("at most %d", MaxNamed), "a request names at most %d components", MaxNamed)
 	}
 	s.firmware(r, bad)
+	if r.Reason == "" {
+		all = append(all, jobs.Refusal{Code: jobs.CodeReasonMissing, Path: "reason", Expected: "a text", Message: "an operation needs a reason: say why, for whoever asks later what the rack went through"})
+	}
 	if r.overrides() {
 		if !r.Force {
 			return nil, refuse(jobs.CodeScopeMissing, "an override may take machines from their customers: that needs the scope operation:force")

@@ -88,6 +88,7 @@ func TestWhatARequestMayNotSay(t *testing.T) {
 		"a stranger":                    {func(r *operations.Request) { r.Components = named("r-c1", "r2-c1") }, jobs.CodeDeviceNotFound},
 		"a device of no type":           {func(r *operations.Request) { r.Components = named("r-s1") }, jobs.CodeParameterInvalid},
 		"shelves cut, a type left out":  {func(r *operations.Request) { r.Exclude = named("compute") }, jobs.CodeParameterInvalid},
+		"no reason":                     {func(r *operations.Request) { r.Reason = " " }, jobs.CodeReasonMissing},
 		"an override without the scope": {func(r *operations.Request) { r.Override = &why }, jobs.CodeScopeMissing},
 		"an override without a reason":  {func(r *operations.Request) { none := " "; r.Override, r.Force = &none, true }, jobs.CodeReasonMissing},
 		"nothing that the rule is for":  {func(r *operations.Request) { r.Components = named("cdu") }, jobs.CodeTooFewDevices},

@@ -145,7 +145,7 @@ func (w *world) rack(name string) (int64, map[string]int64) {
 var ann = devices.Caller{Name: "ann", Remote: "127.0.0.1"}
 
 func power(operation string, racks ...int64) operations.Request {
-	r := operations.Request{OperationType: "power_control", Operation: operation, By: ann}
+	r := operations.Request{OperationType: "power_control", Operation: operation, Reason: "CHG-1", By: ann}
 	for _, id := range racks {
 		r.Racks = append(r.Racks, jobs.Ref{ID: id})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,7 +118,7 @@ func (f *requestFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.conflict, "conflict", "", "where others hold a device: refuse, or queue and wait in turn")
 	c.Flags().DurationVar(&f.queueFor, "queue-for", 0, "how long it waits at most")
 	c.Flags().Int64Var(&f.rule, "rule", 0, "id of the rule (default: the rack's, else the operation's default, else the built-in one)")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for the history and the audit log")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the history and the audit log (default: that of --override)")
 	c.Flags().StringVar(&f.override, "override", "", "why machines are taken from their customers; needs the scope operation:force")
 	c.Flags().StringVar(&f.firmware, "firmware", "", "a file with the images, as JSON or YAML: a list of component_type, uri, sha256, versions")
 }
@@ -135,7 +136,9 @@ func (f *requestFlags) body(c *cobra.Command, operation string, racks []string) 
 	put("conflict", f.conflict != "", f.conflict)
 	put("queue_for", f.queueFor != 0, f.queueFor.String())
 	put("rule_id", f.rule != 0, f.rule)
-	put("reason", f.reason != "", f.reason)
+	if body["reason"] = cmp.Or(strings.TrimSpace(f.reason), strings.TrimSpace(f.override)); body["reason"] == "" {
+		return nil, usage("say why with --reason TEXT: it is kept with the task, for whoever asks later what the rack went through")
+	}
 	if c.Flags().Changed("override") {
 		if strings.TrimSpace(f.override) == "" {
 			return nil, usage("say why with --override TEXT: an override is audited")
@@ -170,8 +173,8 @@ is a name or an id; OPERATION is a code such as power_off, upgrade or decommissi
 The same operation that waits or runs already is given again, and with --key the same
 request. The exit code is 1 where the request is refused and, with --watch, where a
 task does not succeed.`,
-		Example: `  muster operation submit power_off sim1-r01 --watch
-  muster operation submit restart sim1-r01 --components compute --exclude sim1-r01-c07 --conflict queue --queue-for 30m`,
+		Example: `  muster operation submit power_off sim1-r01 --reason "the hall loses power" --watch
+  muster operation submit restart sim1-r01 --reason CHG-7 --components compute --exclude sim1-r01-c07 --conflict queue --queue-for 30m`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	output := outputFlag(c)

@@ -49,7 +49,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	if code != exitNo || out != want || errs != "" {
 		t.Errorf("code %d\n%s\n%s", code, out, errs)
 	}
-	sent := `{"components":["compute"],"conflict":"queue","exclude":["r1-c3",9],"operation":"power_off","override":{"reason":"fire"},"queue_for":"1h30m0s","racks":["r1",7]}`
+	sent := `{"components":["compute"],"conflict":"queue","exclude":["r1-c3",9],"operation":"power_off","override":{"reason":"fire"},"queue_for":"1h30m0s","racks":["r1",7],"reason":"fire"}`
 	if c.sent[0] != sent || c.keys[0] != "k" {
 		t.Errorf("sent %s with the key %q", c.sent[0], c.keys[0])
 	}
@@ -83,7 +83,7 @@ func TestAReportIsReadable(t *testing.T) {
 	if err := os.WriteFile(images, []byte("- component_type: compute\n  uri: https://x/y\n  sha256: ab\n  versions: {BMC: \"2\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := c.types(t, "operation", "submit", "upgrade", "r1", "--firmware", images); code != exitNo || !strings.Contains(out, "✗ breaker_open: breaker b is open") {
+	if code, out, _ := c.types(t, "operation", "submit", "upgrade", "r1", "--reason", "CHG-7", "--firmware", images); code != exitNo || !strings.Contains(out, "✗ breaker_open: breaker b is open") {
 		t.Errorf("code %d, %s", code, out)
 	}
 	if last := c.sent[len(c.sent)-1]; !strings.Contains(last, `"firmware":[{"component_type":"compute","sha256":"ab","uri":"https://x/y","versions":{"BMC":"2"}}]`) {
