@@ -23,7 +23,7 @@ func (p *plant) operate(t *testing.T, args ...string) (task int64) {
 // taskEnds waits for a task's end and gives its report.
 func (p *plant) taskEnds(t *testing.T, task int64, want string) {
 	t.Helper()
-	for _, kind := range []string{"compute", "nvswitch", "powershelf"} { // each has the patience of one step
+	for _, kind := range p.texts(t, "select component_type from task_entries where task_id = $1 group by 1 order by min(stage)", task) { // each has the patience of one step
 		p.until(t, "the turn of "+kind, "select job_ended(status) or exists (select from task_entries where task_id = $1 and component_type = $2 and status <> '') from tasks where id = $1", task, kind)
 	}
 	p.until(t, "the task's end", "select job_ended(status) from tasks where id = $1", task)

@@ -139,7 +139,7 @@ type Fault struct {
 	faultproxy.Rule
 	Device string `json:"device,omitempty"`
 	Part   string `json:"part,omitempty"`   // of the kind health: gpus, thermal, …
-	State  string `json:"state,omitempty"`  // of the kind health: OK, Warning, Critical
+	State  string `json:"state,omitempty"`  // of the kinds health: OK, Warning, Critical; and bmc-says: On, Off, null
 	Reason string `json:"reason,omitempty"` // of the kind drain
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,12 @@ func Machines() []Machine {
 			b.NotReady = s.Now.Add(or(f.For, defaultNotReady))
 		})},
 		{"bmc-deaf", "the BMC accepts resets, and nothing happens", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Deaf = true })},
+		{"bmc-bad-image", "the BMC's next firmware update fails", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.BadImage = true })},
+		{"bmc-keeps", "the BMC's firmware updates end well, and the versions stay", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Keeps = true })},
+		{"bmc-push-only", "the BMC fetches no firmware, it has to be sent along", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.PushOnly = true })},
+		{"bmc-loses", "the BMC does the next act, and its answer is lost", bmc(func(_ *world.State, b *world.BMC, _ *Fault) { b.Loses = true })},
+		{"bmc-says", "the BMC says --state of its power, whatever is so: On, Off, or null for nothing", says},
+		{"bmc-updating", "somebody has the BMC update a part of itself", updating},
 		{"bmc-well", "the BMC is as it should be", bmc(func(s *world.State, b *world.BMC, _ *Fault) { *b = world.BMC{Reset: s.Now, Own: b.Own} })},
 		{"health", "--part of the machine is --state: OK, Warning or Critical", health},
 		{"power-off", "somebody presses the button", func(s *world.State, m *world.Machine, _ *Fault) error {
@@ -65,6 +72,31 @@ func Machines() []Machine {
 		{"drain", "a person drains it in SLURM, with --reason", slurmState(world.SlurmDrain)},
 		{"resume", "a person resumes it in SLURM", slurmState("RESUME")},
 	}
+}
+
+// says has a BMC lie about its power.
+func says(s *world.State, m *world.Machine, f *Fault) error {
+	if m.Address == "" {
+		return fmt.Errorf("%s has no BMC", m.Name)
+	}
+	if !slices.Contains([]string{"On", "Off", "null"}, f.State) {
+		return fmt.Errorf("a BMC says On, Off or null of its power, not %q", f.State)
+	}
+	s.EditBMC(m, func(b *world.BMC) { b.Says = f.State })
+	return nil
+}
+
+// updating starts an update that nobody asked muster for.
+func updating(s *world.State, m *world.Machine, _ *Fault) error {
+	parts := slices.Sorted(maps.Keys(m.Firmware))
+	switch {
+	case len(parts) == 0:
+		return fmt.Errorf("%s has no firmware", m.Name)
+	case m.Update != nil:
+		return fmt.Errorf("an update of %s is under way already", m.Name)
+	}
+	s.StartUpdate(m, parts[0], m.Firmware[parts[0]], "somebody's image")
+	return nil
 }
 
 // fails has the next work of a kind fail at a machine's node.

@@ -148,6 +148,7 @@ var messages = map[string]message{
 	"InsufficientPrivilege":           {403, "The account lacks the privilege for this.", "Critical", "Use an account that has it."},
 	"ResourceMissingAtURI":            {404, "There is no resource at {0}.", "Critical", "Correct the URI."},
 	"OperationNotAllowed":             {405, "The resource does not support this method.", "Critical", "Look at the Allow header."},
+	"ActionNotSupported":              {400, "The action {0} is not supported by the resource.", "Critical", "Look at the resource's actions."},
 	"MalformedJSON":                   {400, "The body is no JSON object.", "Critical", "Correct the body."},
 	"UnrecognizedRequestBody":         {415, "The body is of a type that is not understood.", "Warning", "Send application/json."},
 	"HeaderInvalid":                   {412, "The header {0} has an invalid value.", "Warning", "Correct the header."},

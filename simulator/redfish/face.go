@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +130,15 @@ func (f *Face) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := &view{f: f, m: m, now: now, bmc: f.memoryOf(key), r: r}
-	v.answer(rw, v.handle())
+	a := v.handle()
+	if m.BMC.Loses && (strings.Contains(r.URL.Path, "/Actions/") || r.URL.Path == pushPath) {
+		_ = v.do("lose the answer", func(s *world.State, m *world.Machine) error {
+			s.EditBMC(m, func(b *world.BMC) { b.Loses = false })
+			return nil
+		})
+		panic(http.ErrAbortHandler)
+	}
+	v.answer(rw, a)
 }
 
 // wait waits, or tells that the client has gone.

@@ -93,8 +93,15 @@ func (v *view) worst(parts ...string) string {
 	return worst
 }
 
-// power is the word for what the power does.
-func (v *view) power() string {
+// power is the word for what the power does, nil where the BMC does not say.
+func (v *view) power() any {
+	switch v.m.BMC.Says {
+	case "":
+	case "null":
+		return nil
+	default:
+		return v.m.BMC.Says
+	}
 	if len(v.m.Moves) > 0 && v.m.Moves[0].On != v.m.On {
 		if v.m.Moves[0].On {
 			return "PoweringOn"

@@ -26,14 +26,19 @@ const (
 )
 
 func addUpdates(md *model) {
-	md.resources[updatePath] = fixed(object{
-		"@odata.id": updatePath, "@odata.type": "#UpdateService.v1_14_0.UpdateService", "Id": "UpdateService", "Name": "Update Service",
-		"ServiceEnabled": true, "Status": object{"State": "Enabled", "Health": "OK"}, "FirmwareInventory": link(firmwarePath),
-		"MultipartHttpPushUri": pushPath, "MaxImageSizeBytes": imageLimit,
-		"Actions": object{"#UpdateService.SimpleUpdate": object{
-			"target": updatePath + "/Actions/UpdateService.SimpleUpdate", "TransferProtocol@Redfish.AllowableValues": []any{"HTTP", "HTTPS"},
-		}},
-	})
+	md.resources[updatePath] = &resource{render: func(v *view) object {
+		o := object{
+			"@odata.id": updatePath, "@odata.type": "#UpdateService.v1_14_0.UpdateService", "Id": "UpdateService", "Name": "Update Service",
+			"ServiceEnabled": true, "Status": object{"State": "Enabled", "Health": "OK"}, "FirmwareInventory": link(firmwarePath),
+			"MultipartHttpPushUri": pushPath, "MaxImageSizeBytes": imageLimit,
+		}
+		if !v.m.BMC.PushOnly {
+			o["Actions"] = object{"#UpdateService.SimpleUpdate": object{
+				"target": updatePath + "/Actions/UpdateService.SimpleUpdate", "TransferProtocol@Redfish.AllowableValues": []any{"HTTP", "HTTPS"},
+			}}
+		}
+		return o
+	}}
 	md.resources[firmwarePath] = &resource{render: func(v *view) object {
 		var paths []string
 		for _, id := range slices.Sorted(maps.Keys(v.m.Firmware)) {
@@ -111,6 +116,9 @@ func (v *view) task(t *world.Task) object {
 // simpleUpdate has an image fetched and written. The version that an image
 // holds is told by its name.
 func (v *view) simpleUpdate(body object) *answer {
+	if v.m.BMC.PushOnly {
+		return refuse("ActionNotSupported", "UpdateService.SimpleUpdate")
+	}
 	uri, ok := body["ImageURI"].(string)
 	if !ok {
 		return refuse("ActionParameterMissing", "UpdateService.SimpleUpdate", "ImageURI")

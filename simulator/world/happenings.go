@@ -156,7 +156,7 @@ func hardwareTroubles() []happening {
 
 // unwell tells whether something is wrong with a BMC already.
 func (b *BMC) unwell() bool {
-	return b.Dead || b.Hangs || b.Full || b.Password != "" || b.Slow != 0 || b.Deaf || !b.NotReady.IsZero()
+	return b.Dead || b.Hangs || b.Full || b.Password != "" || b.Slow != 0 || b.Deaf || b.BadImage || b.Keeps || b.PushOnly || b.Loses || b.Says != "" || !b.NotReady.IsZero()
 }
 
 // drainedFor is why a person drains.

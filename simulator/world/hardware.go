@@ -69,9 +69,10 @@ func (m *Machine) endUpdate(at time.Time) {
 	u := m.Update
 	m.Update = nil
 	state, status := TaskCompleted, "OK"
-	if u.Fails {
+	switch {
+	case u.Fails:
 		state, status = TaskException, "Critical"
-	} else {
+	case !m.BMC.Keeps:
 		m.Firmware[u.Component] = u.Version
 	}
 	for i := range m.Tasks {

@@ -69,6 +69,10 @@ type BMC struct {
 	Sessions int       `json:"sessions,omitempty"`  // the most at a time, 0 default
 	Deaf     bool      `json:"deaf,omitempty"`      // accepts resets, and nothing happens
 	BadImage bool      `json:"bad_image,omitempty"` // the next update fails
+	Keeps    bool      `json:"keeps,omitempty"`     // updates end well, and the versions stay
+	PushOnly bool      `json:"push_only,omitempty"` // fetches no image, it has to be sent along
+	Loses    bool      `json:"loses,omitempty"`     // does the next act, and its answer is lost
+	Says     string    `json:"says,omitempty"`      // of its power, whatever is so: On, Off, or null for nothing; "" the truth
 	Reset    time.Time `json:"reset,omitzero"`      // when it last began
 }
 
