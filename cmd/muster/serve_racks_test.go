@@ -5,15 +5,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/simulator/world"
 )
 
-// operate submits an operation on the plant's rack and gives its task.
+// operate submits an operation on the plant's rack, when Ironic is through with the
+// one before, and gives its task.
 func (p *plant) operate(t *testing.T, args ...string) (task int64) {
 	t.Helper()
-	p.run(t, append([]string{"operation", "submit"}, args...)...)
+	for began := time.Now(); ; <-time.After(500 * time.Millisecond) {
+		said, err := p.try(t, append([]string{"operation", "submit"}, args...)...)
+		if err == nil {
+			break
+		}
+		if !strings.Contains(said, "ironic_state_not_allowed") || time.Since(began) > patience { // that passes
+			t.Fatalf("operation submit %v: %v\n%s", args, err, said)
+		}
+	}
 	if err := p.rows.QueryRow(t.Context(), "select max(id) from tasks").Scan(&task); err != nil {
 		t.Fatal(err)
 	}

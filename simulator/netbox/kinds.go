@@ -106,7 +106,8 @@ const (
 // choices by their name.
 var choiceLabels = map[string][][2]string{
 	"devices.status": {{"offline", "Offline"}, {"active", "Active"}, {"planned", "Planned"}, {"staged", "Staged"}, {"failed", "Failed"},
-		{"inventory", "Inventory"}, {"decommissioning", "Decommissioning"}},
+		{"inventory", "Inventory"}, {"decommissioning", "Decommissioning"},
+		{"rma", "RMA"}, {"decommissioned", "Decommissioned"}}, // these two by the fleet's FIELD_CHOICES
 	"racks.status":     {{"reserved", "Reserved"}, {"available", "Available"}, {"planned", "Planned"}, {"active", "Active"}, {"deprecated", "Deprecated"}},
 	"sites.status":     {{"planned", "Planned"}, {"staging", "Staging"}, {"active", "Active"}, {"decommissioning", "Decommissioning"}, {"retired", "Retired"}},
 	"locations.status": {{"planned", "Planned"}, {"staging", "Staging"}, {"active", "Active"}, {"decommissioning", "Decommissioning"}, {"retired", "Retired"}},

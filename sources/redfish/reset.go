@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -257,7 +258,7 @@ func (c *Client) settle(ctx context.Context, op string, b *bmc, r Reset, result 
 	}
 	return result, &sources.Error{
 		Kind: sources.KindConflict, Op: op, Err: ErrNoEffect,
-		Message: fmt.Sprintf("%s: %s was sent, and after %s the power is %q", ErrNoEffect, result.Sent, r.Within, result.After.State),
+		Message: fmt.Sprintf("%s: %s was sent, and after %s the power is %s", ErrNoEffect, result.Sent, r.Within.Round(100*time.Millisecond), cmp.Or(result.After.State, "not told")),
 	}
 }
 
