@@ -265,10 +265,19 @@ func (t *taskItem) waits() string {
 func (t *taskItem) counts() string {
 	var words []string
 	for status, n := range t.Components.ByStatus {
-		words = append(words, fmt.Sprintf("%d %s", n, status))
+		words = append(words, fmt.Sprintf("%d %s", n, t.told(status)))
 	}
 	slices.Sort(words)
 	return strings.Join(words, ", ")
+}
+
+// told gives a component's status as people are told it: of a task that has ended
+// nothing waits any more.
+func (t *taskItem) told(status string) string {
+	if t.Ended && status == "waiting" {
+		return "never begun"
+	}
+	return status
 }
 
 func (a *app) operationListCommand() *cobra.Command {

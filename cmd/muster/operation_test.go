@@ -60,6 +60,7 @@ func TestAReportIsReadable(t *testing.T) {
 	c := converse(t, map[string]func(http.ResponseWriter){
 		"GET /operations/tasks/4/":         says(200, "%s", reportOf("running", false, "succeeded", "running", "null")),
 		"GET /operations/tasks/4/events/":  says(204, ""),
+		"GET /operations/tasks/5/":         says(200, "%s", reportOf("cancelled", true, "cancelled", "waiting", "null")),
 		"GET /operations/tasks/":           says(200, `{"next": null, "items": [`+taskText+`]}`, "queued", false, "null"),
 		"POST /operations/tasks/4/cancel/": says(202, taskText, "cancelled", true, "null"),
 		"POST /operations/firmware/":       says(409, `{"status": 409, "code": "not_eligible", "detail": "d", "eligibility": %s}`, verdictText),
@@ -69,6 +70,9 @@ func TestAReportIsReadable(t *testing.T) {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("code %d, no %q in\n%s", code, want, out)
 		}
+	}
+	if code, out, _ := c.types(t, "operation", "show", "5"); code != exitOK || !strings.Contains(out, "components  2 never begun\n") || !strings.Contains(out, "r1-c2      compute  never begun") {
+		t.Errorf("code %d\n%s", code, out)
 	}
 	if code, out, _ := c.types(t, "operation", "list", "--open", "--rack", "7"); code != exitOK || !strings.Contains(out, "power_off  lab   r1    queued  2 waiting") || !strings.Contains(out, "who holds its devices") {
 		t.Errorf("code %d\n%s", code, out)

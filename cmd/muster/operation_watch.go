@@ -273,7 +273,7 @@ func (a *app) printReport(r *reportItem) error {
 		if c.Failure != nil {
 			failure = strings.TrimRight(c.Failure.Code+" "+orEmpty(c.Failure.Message), " ")
 		}
-		components = append(components, []string{fmt.Sprint(c.DeviceID), c.Name, c.ComponentType, c.Status, orEmpty(c.Phase), orEmpty(c.LastState), render.Line(failure)})
+		components = append(components, []string{fmt.Sprint(c.DeviceID), c.Name, c.ComponentType, t.told(c.Status), orEmpty(c.Phase), orEmpty(c.LastState), render.Line(failure)})
 	}
 	return render.Table(a.stdout, []string{"ID", "COMPONENT", "TYPE", "STATUS", "PHASE", "LAST SEEN", "FAILURE"}, components)
 }
