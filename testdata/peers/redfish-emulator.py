@@ -2,7 +2,11 @@
 
 Each address of 127/8 is a BMC of its own with one System. What is added to the
 emulator: the listeners with TLS, a power delay that is known, the inventory that
-its fake driver lacks. Its answers and its errors are its own.
+its fake driver lacks, a journal of what was asked and answered. Its answers and
+its errors are its own.
+
+The last of the BMCs may be power shelves, which the emulator has none of: they
+have no System, and their Chassis has a power and a reset.
 
   redfish-emulator.py CONFIG    a JSON file, see redfish-up.sh
 """
@@ -11,6 +15,7 @@ import logging
 import os
 import random
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -18,8 +23,11 @@ import time
 import types
 
 peer = json.load(open(sys.argv[1]))
+count = len(peer['addresses'])
+shelves = range(count - peer['shelves'], count)
+losing = [int(n) - 1 for n in peer['losing'].split(',') if n]  # the answers to resets
 config = os.path.join(peer['dir'], 'emulator.conf')
-uuids = ['5ed00000-0000-4000-8000-%012d' % i for i in range(1, len(peer['addresses']) + 1)]
+uuids = ['5ed00000-0000-4000-8000-%012d' % i for i in range(1, count + 1)]
 with open(config, 'w') as out:
     for name, value in {
         'SUSHY_EMULATOR_FAKE_DRIVER': True,
@@ -27,7 +35,7 @@ with open(config, 'w') as out:
         'SUSHY_EMULATOR_AUTH_FILE': os.path.join(peer['dir'], 'htpasswd'),
         'SUSHY_EMULATOR_FEATURE_SET': 'full',
         'SUSHY_EMULATOR_FAKE_SYSTEMS': [
-            {'uuid': u, 'name': 'node-%04d' % i, 'power_state': 'Off', 'external_notifier': False,
+            {'uuid': u, 'name': 'node-%04d' % i, 'power_state': peer['power'], 'external_notifier': False,
              'nics': [{'mac': '02:5e:d0:00:%02x:01' % i, 'ip': '192.0.2.1'}]} for i, u in enumerate(uuids, 1)],
         'SUSHY_EMULATOR_CHASSIS': [
             {'Id': 'Chassis%d' % i, 'Name': 'chassis-%04d' % i, 'UUID': u.replace('5ed0', 'c4a5')} for i, u in enumerate(uuids, 1)],
@@ -51,7 +59,7 @@ with open(os.path.join(peer['dir'], 'htpasswd'), 'w') as out:
     out.write('admin:%s\n' % bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode())
 
 from sushy_tools import error  # noqa: E402
-from sushy_tools.emulator import main  # noqa: E402
+from sushy_tools.emulator import api_utils, main  # noqa: E402
 from sushy_tools.emulator.resources import chassis, drives, storage  # noqa: E402
 from sushy_tools.emulator.resources.systems import fakedriver  # noqa: E402
 
@@ -71,7 +79,9 @@ class Systems(fakedriver.FakeDriver):
     @property
     def systems(self):
         i = asked()
-        return list(uuids) if i is None else [uuids[i]]
+        if i is None:
+            return list(uuids)
+        return [] if i in shelves else [uuids[i]]
 
     def _get(self, identity):
         i = asked()
@@ -128,6 +138,55 @@ fakedriver.FakeDriver, chassis.StaticDriver = Systems, Chassis
 storage.StaticDriver, drives.StaticDriver = Storage, Drives
 app = main.app
 app.systems, app.chassis, app.managers, app.indicators  # made now, not by two requests at once
+
+
+@app.route('/redfish/v1/Chassis/<identity>/Actions/Chassis.Reset', methods=['POST'])
+@api_utils.returns_json
+def reset_chassis(identity):
+    if asked() not in shelves or app.chassis.uuid(identity) not in app.chassis.chassis:
+        raise error.NotFound('Chassis %s has no reset' % identity)
+    app.systems.set_power_state(uuids[asked()], flask.request.json.get('ResetType'))
+    return '', 204
+
+
+@app.after_request
+def power_shelf(response):
+    if flask.request.endpoint == 'chassis_resource' and flask.request.method == 'GET' and response.status_code == 200 and asked() in shelves:
+        chassis = response.get_json()
+        chassis['PowerState'] = app.systems.get_power_state(uuids[asked()])
+        chassis['Actions'] = {'#Chassis.Reset': {
+            'target': chassis['@odata.id'] + '/Actions/Chassis.Reset', 'ResetType@Redfish.AllowableValues': ['On', 'ForceOff', 'GracefulShutdown']}}
+        response.set_data(json.dumps(chassis))
+    return response
+
+
+journal = open(os.path.join(peer['dir'], 'journal'), 'a')
+writing = threading.Lock()
+
+
+@app.before_request
+def begin():
+    flask.g.began = time.time()
+
+
+# The first that is registered is called last: what it notes is what is answered.
+def note(response):
+    line = {'began': flask.g.get('began', time.time()), 'bmc': peer['addresses'][asked()], 'method': flask.request.method,
+            'path': flask.request.path, 'status': response.status_code, 'agent': flask.request.headers.get('User-Agent', '')}
+    if flask.request.method == 'POST':
+        line['reset'] = (flask.request.get_json(silent=True) or {}).get('ResetType', '')
+    else:
+        line['power'] = (response.get_json(silent=True) or {}).get('PowerState', '') if response.is_json else ''
+    line['ended'] = time.time()
+    with writing:
+        journal.write(json.dumps(line) + '\n')
+        journal.flush()
+    if 'reset' in line and asked() in losing:
+        flask.request.environ['werkzeug.socket'].shutdown(socket.SHUT_RDWR)
+    return response
+
+
+app.after_request_funcs[None].insert(0, note)
 
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(peer['cert'], peer['key'])

@@ -6,10 +6,15 @@
 #   redfish-up.sh DIR [PORT]     DIR gets everything it writes; PORT default 16443
 #
 # It leaves DIR/redfish.env, and prints its path as the last line on stdout.
-# The login is admin:secret. Power states survive a restart.
+# The login is admin:secret. Power states survive a restart. DIR/journal has a line
+# of JSON for each request that got past the login: what was asked, by which program,
+# when, and the power that was answered.
 # Environment, all optional:
 #   REDFISH_BMCS     how many (default 3), at REDFISH_NET.1 and on
 #   REDFISH_NET      the first three bytes of their addresses, in 127/8 (default 127.81.0)
+#   REDFISH_SHELVES  how many of them, the last, are power shelves (default 0)
+#   REDFISH_POWER    what they all are at the first start (default Off)
+#   REDFISH_LOSING   numbers of BMCs that do what they are sent and never answer a POST (default none)
 #   REDFISH_DELAY    seconds until a power change shows, MIN,MAX (default 0.3,0.8)
 #   REDFISH_VENV     where sushy-tools is installed (default DIR/venv)
 #   REDFISH_VERSION  of sushy-tools (default 2.2.0)
@@ -74,10 +79,10 @@ done
   echo "$names" >names
 ) >"$dir/tls/openssl.log" 2>&1 || { tail -n 5 "$dir/tls/openssl.log" >&2 && exit 1; }
 
-"$python" - "$dir" "$port" "${REDFISH_DELAY:-0.3,0.8}" "${addresses[@]}" >"$dir/peer.json" <<'PY'
+"$python" - "$dir" "$port" "${REDFISH_DELAY:-0.3,0.8}" "${REDFISH_SHELVES:-0}" "${REDFISH_POWER:-Off}" "${REDFISH_LOSING:-}" "${addresses[@]}" >"$dir/peer.json" <<'PY'
 import json, sys
-d, port, delay, *addresses = sys.argv[1:]
-json.dump({'dir': d, 'port': int(port), 'delay': [float(x) for x in delay.split(',')], 'addresses': addresses,
+d, port, delay, shelves, power, losing, *addresses = sys.argv[1:]
+json.dump({'dir': d, 'port': int(port), 'delay': [float(x) for x in delay.split(',')], 'addresses': addresses, 'shelves': int(shelves), 'power': power, 'losing': losing,
            'cert': d + '/tls/server.crt', 'key': d + '/tls/server.key'}, sys.stdout)
 PY
 : >"$log"
@@ -103,6 +108,7 @@ REDFISH_ADDRESSES=$(IFS=,; echo "${addresses[*]}")
 REDFISH_PORT=$port
 REDFISH_CA=$dir/tls/ca.crt
 REDFISH_LOGIN=admin:secret
+REDFISH_JOURNAL=$dir/journal
 EOF
 say "$count BMCs at $net.1 and on, port $port"
 echo "$dir/redfish.env"

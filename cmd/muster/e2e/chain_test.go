@@ -36,14 +36,20 @@ func findBMCs(t *testing.T) *realBMCs {
 	if file == "" {
 		t.Skip("MUSTER_PEER_REDFISH is not set: it names the redfish.env that testdata/peers/redfish-up.sh writes")
 	}
-	env := readEnv(t, file)
+	b := readBMCs(t, readEnv(t, file))
+	if len(b.addresses) < 3 {
+		t.Fatalf("%d BMCs: the chain needs 3, a round of which fewer than half answer tells nothing", len(b.addresses))
+	}
+	return b
+}
+
+// readBMCs takes what redfish-up.sh says of its BMCs.
+func readBMCs(t *testing.T, env map[string]string) *realBMCs {
+	t.Helper()
 	b := &realBMCs{addresses: strings.Split(env["REDFISH_ADDRESSES"], ","), ca: env["REDFISH_CA"], login: env["REDFISH_LOGIN"]}
 	var err error
 	if b.port, err = strconv.Atoi(env["REDFISH_PORT"]); err != nil {
 		t.Fatal(err)
-	}
-	if len(b.addresses) < 3 {
-		t.Fatalf("%d BMCs: the chain needs 3, a round of which fewer than half answer tells nothing", len(b.addresses))
 	}
 	return b
 }

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/embedded/pgtest"
 )
 
 const settle = 60 * time.Second // what the world did shows in muster within this, on a loaded machine
@@ -49,21 +51,17 @@ var (
 	})
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	var err error
-	if folder, err = os.MkdirTemp("", "muster-e2e-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if folder, err = os.MkdirTemp("", "muster-e2e-"); err == nil {
+		err = flag.Set("test.parallel", "3") // they wait for peers most of the time
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	// They wait for peers most of the time.
-	if err := flag.Set("test.parallel", "3"); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	return m.Run()
+	pgtest.Main(m)
+	_ = os.RemoveAll(folder)
 }
 
 func build(t *testing.T) string {
@@ -240,7 +238,8 @@ func (b *lockedBuffer) tail(lines int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(b.text.String()), "\n"), func(line string) bool {
-		return strings.Contains(line, "muster.api: request:") && strings.Contains(line, "status=200")
+		return strings.Contains(line, "muster.api: request:") && strings.Contains(line, "status=200") ||
+			strings.Contains(line, `"@module":"muster.api"`) && strings.Contains(line, `"status":200`)
 	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
