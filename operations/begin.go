@@ -39,6 +39,7 @@ type Begun struct {
 	Beside        []Component // those of the rack that nothing is done to, what was left out by name apart
 	Absent        []string    // types of the rule that the task has no component of
 	Firmware      []Firmware
+	Override      bool          // machines may be taken from their customers
 	Worst         time.Duration // past which it is over its budget
 }
 
@@ -92,7 +93,7 @@ func (s *Service) barred(ctx context.Context, tx pgx.Tx, t *fleet.Task, workflow
 }
 
 func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, error) {
-	b := Begun{Runs: true, Task: t.ID, Rack: t.RackID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst}
+	b := Begun{Runs: true, Task: t.ID, Rack: t.RackID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst, Override: t.OverrideReason != ""}
 	var err error
 	if b.Rule, err = ruleOf(t); err != nil {
 		return Begun{}, err

@@ -23,7 +23,7 @@ func (r *Rows) Begin(ctx context.Context, workflowID string) (report.Begun, erro
 	}
 	return report.Begun{
 		Runs: true, Task: b.Task, Site: b.Site, OperationType: b.OperationType, Operation: b.Operation, Rule: b.Rule,
-		Parts: parts(b.Components), Beside: parts(b.Beside), Firmware: b.Firmware, Worst: b.Worst,
+		Parts: parts(b.Components), Beside: parts(b.Beside), Firmware: b.Firmware, Override: b.Override, Worst: b.Worst,
 	}, nil
 }
 

@@ -48,6 +48,9 @@ type Systems struct {
 	// Resets gives the kinds of reset that carry an operation out on a type.
 	Resets func(ctx context.Context, operation, kind string) ([]string, error)
 
+	// Site reads the site as it is now.
+	Site func(ctx context.Context) (fleet.Site, error)
+
 	Images *Images
 	Clock  sources.Clock
 	Poll   time.Duration // between two looks
@@ -70,6 +73,7 @@ func At(s *act.Site) *Systems {
 			}
 			return o.Resets[kind], nil
 		},
+		Site:   s.Row,
 		Images: NewImages(s.Clock), Clock: s.Clock, Poll: s.Poll,
 	}
 }

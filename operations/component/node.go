@@ -95,11 +95,16 @@ func (n *nodes) Switch(ctx context.Context, p Part, s Switch) (Switched, error) 
 	if err != nil {
 		return Switched{}, err
 	}
+	if powerOf(f) == s.Leads() && !ours(f) {
+		return Switched{State: s.Leads()}, nil
+	}
+	if s.Leads() == Off {
+		if err := n.mayLose(ctx, f, s.Override); err != nil {
+			return Switched{}, err
+		}
+	}
 	if ours(f) {
 		return n.bmcs.Switch(ctx, p, s)
-	}
-	if powerOf(f) == s.Leads() {
-		return Switched{State: s.Leads()}, nil
 	}
 	target := map[string]goph.TargetPowerState{
 		"power_on": goph.PowerOn, "force_power_on": goph.PowerOn, "power_off": goph.SoftPowerOff, "force_power_off": goph.PowerOff,
@@ -122,6 +127,28 @@ func (n *nodes) Switch(ctx context.Context, p Part, s Switch) (Switched, error) 
 	return done, node.Failed(ctx, err)
 }
 
+// mayLose refuses to take a tray's power where Ironic is at work on it, or where
+// somebody else's instance came to it since the operation was admitted.
+func (n *nodes) mayLose(ctx context.Context, f *facts.Ironic, override bool) error {
+	if !f.ProvisionState.Stable() {
+		return act.Retry(codes.IronicStateUnexpected, "Ironic is at work on the node, it is in %q: its power stays", f.ProvisionState)
+	}
+	if override || f.InstanceBound == facts.False {
+		return nil
+	}
+	site, err := n.Site(ctx)
+	if err != nil {
+		return act.Retry(codes.IronicUnavailable, "whose the instance is could not be told: %v", err)
+	}
+	switch whose, err := node.Occupied(f, &site.Spec); {
+	case err != nil:
+		return err
+	case whose == node.Foreign:
+		return act.Final(codes.InstanceNotOurs, "the instance %s came to the node since the operation was admitted, and it is a customer's: its power stays, only an override takes it", f.InstanceUUID.Value)
+	}
+	return nil
+}
+
 // underway reports that Ironic took a power-off and is not through with it.
 func (n *nodes) underway(ctx context.Context, client Ironic, ref string) bool {
 	f, err := node.Read(ctx, client, ref)
@@ -137,9 +164,9 @@ func (n *nodes) Marker(ctx context.Context, p Part) (string, error) {
 }
 
 // Reset restarts a tray, once.
-func (n *nodes) Reset(ctx context.Context, p Part) (Switched, error) {
+func (n *nodes) Reset(ctx context.Context, p Part, override bool) (Switched, error) {
 	if p.Node == "" {
-		return n.bmcs.Reset(ctx, p)
+		return n.bmcs.Reset(ctx, p, override)
 	}
 	client, release, err := n.open(ctx)
 	if err != nil {
@@ -147,11 +174,15 @@ func (n *nodes) Reset(ctx context.Context, p Part) (Switched, error) {
 	}
 	defer release()
 	f, err := node.Read(ctx, client, p.Node)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Switched{}, err
+	}
+	if err := n.mayLose(ctx, f, override); err != nil {
+		return Switched{}, err
+	}
+	switch {
 	case ours(f):
-		return n.bmcs.Reset(ctx, p)
+		return n.bmcs.Reset(ctx, p, override)
 	case powerOf(f) == Off:
 		return Switched{}, act.Final(codes.PowerRefused, "%s is off: a warm reset is for what runs", p.Name)
 	}

@@ -9,6 +9,7 @@ import (
 	goph "github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 
 	"github.com/musterhq/muster/facts"
+	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/operations/component"
 	"github.com/musterhq/muster/sources"
@@ -74,6 +75,9 @@ func managed(t *testing.T, n *fakeNode, b *fakeBMC) (component.Power, component.
 		s.BMC = func(context.Context) (component.BMC, func(), error) { return nil, nil, errors.New("the site has none") }
 	}
 	s.Ironic = func(context.Context) (component.Ironic, func(), error) { return n, func() {}, nil }
+	s.Site = func(context.Context) (fleet.Site, error) {
+		return fleet.Site{Spec: fleet.SiteSpec{Lessees: fleet.Lessees{Slurm: "slurm-project"}}}, nil
+	}
 	return component.Managers(s)["compute"].Power, component.Part{Name: "c1", Type: "compute", BMC: "10.0.0.1", Node: "u"}
 }
 
@@ -159,16 +163,59 @@ func TestAWarmResetThroughIronic(t *testing.T) {
 	t.Parallel()
 	n := newNode("power on")
 	m, p := managed(t, n, &fakeBMC{state: component.On})
-	if _, err := m.Reset(t.Context(), p); err != nil || len(n.sent) != 1 || n.sent[0] != goph.SoftRebooting {
+	if _, err := m.Reset(t.Context(), p, false); err != nil || len(n.sent) != 1 || n.sent[0] != goph.SoftRebooting {
 		t.Errorf("%v, %v", n.sent, err)
 	}
 	n.err = &sources.Error{Kind: sources.KindTransient, Op: "o", Message: "the answer was lost"}
-	if _, err := m.Reset(t.Context(), p); act.Code(err) != codes.ResetResultUnknown || !act.IsFinal(err) {
+	if _, err := m.Reset(t.Context(), p, false); act.Code(err) != codes.ResetResultUnknown || !act.IsFinal(err) {
 		t.Error(err)
 	}
 	n.facts.PowerState.Value = "power off"
-	if _, err := m.Reset(t.Context(), p); act.Code(err) != codes.PowerRefused {
+	if _, err := m.Reset(t.Context(), p, false); act.Code(err) != codes.PowerRefused {
 		t.Error(err)
+	}
+}
+
+// What came to a node since its operation was admitted keeps its power: a
+// customer's instance, unless that was overridden, and work of Ironic's own.
+func TestWhatCameToANodeKeepsItsPower(t *testing.T) {
+	t.Parallel()
+	theirs := func(n *fakeNode) {
+		n.facts.ProvisionState, n.facts.InstanceBound, n.facts.OurMark = facts.ProvisionStateActive, facts.True, facts.False
+		n.facts.InstanceUUID, n.facts.Lessee = facts.Text{Known: true, Value: "i"}, facts.Text{Known: true, Value: "a customer's project"}
+	}
+	for name, c := range map[string]struct {
+		is       func(*fakeNode)
+		override bool
+		want     codes.Failure
+	}{
+		"a customer's instance":           {theirs, false, codes.InstanceNotOurs},
+		"the same, overridden":            {theirs, true, ""},
+		"one that muster bound":           {func(n *fakeNode) { theirs(n); n.facts.OurMark = facts.True }, false, ""},
+		"one of SLURM's project":          {func(n *fakeNode) { theirs(n); n.facts.Lessee.Value = "slurm-project" }, false, ""},
+		"one of which nobody knows whose": {func(n *fakeNode) { theirs(n); n.facts.OurMark = facts.Null }, false, codes.IronicUnavailable},
+		"a deployment":                    {func(n *fakeNode) { n.facts.ProvisionState = facts.ProvisionStateDeploying }, true, codes.IronicStateUnexpected},
+	} {
+		for _, operation := range []string{"power_off", "force_power_off", "warm_reset"} {
+			n := newNode("power on")
+			c.is(n)
+			m, p := managed(t, n, &fakeBMC{state: component.On})
+			var err error
+			if operation == "warm_reset" {
+				_, err = m.Reset(t.Context(), p, c.override)
+			} else {
+				_, err = m.Switch(t.Context(), p, component.Switch{Operation: operation, Override: c.override})
+			}
+			if act.Code(err) != c.want || (len(n.sent) == 1) != (c.want == "") {
+				t.Errorf("%s, %s: %v; Ironic was sent %v", name, operation, err, n.sent)
+			}
+		}
+		n := newNode("power off")
+		c.is(n)
+		m, p := managed(t, n, &fakeBMC{state: component.Off})
+		if _, err := m.Switch(t.Context(), p, component.Switch{Operation: "power_on"}); err != nil {
+			t.Errorf("%s, power_on: %v", name, err)
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type Switch struct {
 	// when it was accepted: a system that is asked to shut down takes its time, and
 	// what looks after it waits.
 	Seen bool
+	// Override: it was allowed to take the power of a customer's machine.
+	Override bool
 }
 
 // Leads gives the state that an operation leads to, "" if it is none that does.
@@ -60,8 +62,9 @@ type Power interface {
 	Marker(ctx context.Context, p Part) (string, error)
 	// Reset restarts a component without taking its power, once. It fails with
 	// RESET_RESULT_UNKNOWN where nothing tells whether it happened; with any other
-	// code that may be tried again nothing was sent.
-	Reset(ctx context.Context, p Part) (Switched, error)
+	// code that may be tried again nothing was sent. With override it was allowed on a
+	// customer's machine.
+	Reset(ctx context.Context, p Part, override bool) (Switched, error)
 }
 
 // Reachability tells whether components answer, and with what.
@@ -150,7 +153,7 @@ func (b *bmcs) Marker(ctx context.Context, p Part) (string, error) {
 }
 
 // Reset restarts a component, once.
-func (b *bmcs) Reset(ctx context.Context, p Part) (Switched, error) {
+func (b *bmcs) Reset(ctx context.Context, p Part, _ bool) (Switched, error) {
 	client, release, err := b.unit(ctx, &p)
 	if err != nil {
 		return Switched{}, err

@@ -24,17 +24,17 @@ import (
 	"github.com/musterhq/muster/workflows/act"
 )
 
-// fleet is a simulated rack behind its BMCs, twenty times as fast.
-type fleet struct {
+// machines are a simulated rack behind its BMCs, twenty times as fast.
+type machines struct {
 	world    *world.World
 	managers map[string]component.Manager
 	lose     atomic.Int64 // answers to resets and updates that are still to be lost
 	drop     atomic.Int64 // requests of these that are still to be lost
 }
 
-func newFleet(t *testing.T, o face.Options) *fleet {
+func newFleet(t *testing.T, o face.Options) *machines {
 	t.Helper()
-	f := &fleet{}
+	f := &machines{}
 	began := time.Now()
 	var err error
 	f.world, err = world.Open(world.Options{Shape: world.Shape{Sites: 1, Racks: 1}, Clock: func() time.Time { return began.Add(20 * time.Since(began)) }})
@@ -73,7 +73,7 @@ func newFleet(t *testing.T, o face.Options) *fleet {
 
 // leaveAlone puts every node in maintenance: else Ironic undoes what is done to its
 // machine behind its back.
-func (f *fleet) leaveAlone(t *testing.T) {
+func (f *machines) leaveAlone(t *testing.T) {
 	t.Helper()
 	if err := f.world.Do(world.Effect{Face: "test", Subject: "nodes"}, func(s *world.State) error {
 		var keys []string
@@ -92,7 +92,7 @@ func (f *fleet) leaveAlone(t *testing.T) {
 }
 
 // losing loses requests of acts, or their answers, as it is told to.
-func (f *fleet) losing(next http.Handler) http.Handler {
+func (f *machines) losing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		acts := r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/Actions/")
 		if acts && f.drop.Add(-1) >= 0 {
@@ -113,7 +113,7 @@ func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (nowhere) WriteHeader(int)             {}
 
 // part gives a component of the rack: c, n or p and its number.
-func (f *fleet) part(letter string, n int) (p component.Part) {
+func (f *machines) part(letter string, n int) (p component.Part) {
 	name := fmt.Sprintf("sim1-r01-%s%02d", letter, n)
 	f.world.Read(func(s *world.State) {
 		p = component.Part{Device: int64(n), Name: name, BMC: s.Machines.Get("sim1/" + name).Address}
@@ -129,12 +129,12 @@ func (f *fleet) part(letter string, n int) (p component.Part) {
 	return p
 }
 
-func (f *fleet) machine(p component.Part) (m world.Machine) {
+func (f *machines) machine(p component.Part) (m world.Machine) {
 	f.world.Read(func(s *world.State) { m = *s.Machines.Get("sim1/" + p.Name) })
 	return m
 }
 
-func (f *fleet) edit(t *testing.T, p component.Part, change func(*world.Machine)) {
+func (f *machines) edit(t *testing.T, p component.Part, change func(*world.Machine)) {
 	t.Helper()
 	if err := f.world.Do(world.Effect{Face: "test", Subject: p.Name}, func(s *world.State) error {
 		m := s.Machines.Edit("sim1/" + p.Name)
@@ -146,7 +146,7 @@ func (f *fleet) edit(t *testing.T, p component.Part, change func(*world.Machine)
 	}
 }
 
-func (f *fleet) command(t *testing.T, p component.Part, s component.Switch) component.Switched {
+func (f *machines) command(t *testing.T, p component.Part, s component.Switch) component.Switched {
 	t.Helper()
 	done, err := f.managers[p.Type].Power.Switch(t.Context(), p, s)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *fleet) command(t *testing.T, p component.Part, s component.Switch) comp
 }
 
 // rack lists every component: 18 trays, 9 switch trays, 8 shelves.
-func (f *fleet) rack() (all []component.Part) {
+func (f *machines) rack() (all []component.Part) {
 	for _, one := range []struct {
 		letter string
 		n      int
@@ -283,7 +283,7 @@ func TestAWarmResetOfTheSimulatorsTrays(t *testing.T) {
 	if err != nil || before == "" {
 		t.Fatalf("its marker is %q, %v", before, err)
 	}
-	if _, err := power.Reset(t.Context(), p); err != nil {
+	if _, err := power.Reset(t.Context(), p, false); err != nil {
 		t.Fatal(err)
 	}
 	after, err := power.Marker(t.Context(), p)
@@ -295,14 +295,14 @@ func TestAWarmResetOfTheSimulatorsTrays(t *testing.T) {
 	f.drop.Store(1)
 	ctx, cancel := contextFor(t, time.Second)
 	defer cancel()
-	if _, err := power.Reset(ctx, p); act.Code(err) != codes.ResetResultUnknown || !act.IsFinal(err) {
+	if _, err := power.Reset(ctx, p, false); act.Code(err) != codes.ResetResultUnknown || !act.IsFinal(err) {
 		t.Errorf("a lost command: %v", err)
 	}
 	if now, _ := power.Marker(t.Context(), p); now != after || f.machine(p).Resets != resets {
 		t.Errorf("the marker went from %q to %q by %d resets", after, now, f.machine(p).Resets-resets)
 	}
 	f.command(t, p, component.Switch{Operation: "force_power_off"})
-	if _, err := power.Reset(t.Context(), p); act.Code(err) != codes.PowerRefused {
+	if _, err := power.Reset(t.Context(), p, false); act.Code(err) != codes.PowerRefused {
 		t.Errorf("a reset of what is off: %v", err)
 	}
 }

@@ -184,6 +184,7 @@ func (s *step) power(ctx workflow.Context, d *doing) (result, error) {
 // command leads a component to a state.
 func (s *step) command(ctx workflow.Context, d *doing, w component.Switch) (result, error) {
 	var out commandOut
+	w.Override = s.Override
 	in := commandIn{Part: d.part, Switch: w}
 	if err := workflow.ExecuteActivity(s.options(ctx, d.action, w.Operation+" "+d.part.Name), actSwitch, in).Get(ctx, &out); err != nil {
 		return result{}, err

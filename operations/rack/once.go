@@ -51,7 +51,7 @@ func (s *step) reset(ctx workflow.Context, d *doing) (result, error) {
 		return result{}, err
 	}
 	var out commandOut
-	lost, err := s.once(ctx, d, codes.ResetResultUnknown, actReset, d.part, &out)
+	lost, err := s.once(ctx, d, codes.ResetResultUnknown, actReset, commandIn{Part: d.part, Switch: component.Switch{Operation: "warm_reset", Override: s.Override}}, &out)
 	r := result{attempts: d.Tries, note: out.Sent, state: out.State}
 	if !lost {
 		return r, err

@@ -122,12 +122,12 @@ func (k *keeper) command(ctx context.Context, in commandIn) (commandOut, error) 
 	return outOf(ctx, r), tried(ctx, err)
 }
 
-func (k *keeper) reset(ctx context.Context, in report.Part) (commandOut, error) {
-	m, p, err := with(ctx, k, in, power)
+func (k *keeper) reset(ctx context.Context, in commandIn) (commandOut, error) {
+	m, p, err := with(ctx, k, in.Part, power)
 	if err != nil {
 		return commandOut{}, err
 	}
-	r, err := m.Reset(ctx, p)
+	r, err := m.Reset(ctx, p, in.Switch.Override)
 	return outOf(ctx, r), err
 }
 

@@ -34,6 +34,7 @@ type stepIn struct {
 	Parts     []report.Part    `json:"parts"`
 	Rack      []report.Part    `json:"rack,omitempty"` // what VerifyReachability looks at
 	Image     *component.Image `json:"image,omitempty"`
+	Override  bool             `json:"override,omitempty"`
 	Place     place            `json:"place"`
 	Bound     int              `json:"bound,omitempty"` // of a run's history; 0: longHistory
 }
@@ -65,7 +66,7 @@ type stepOut struct {
 
 // stepIn gives what a step of the rule works on.
 func (t *task) stepIn(s *rule.Step) *stepIn {
-	in := &stepIn{Task: t.Task, Queue: t.queue, Operation: t.Operation, Step: *s}
+	in := &stepIn{Task: t.Task, Queue: t.queue, Operation: t.Operation, Step: *s, Override: t.Override}
 	for _, p := range t.Parts {
 		if p.Type == s.ComponentType {
 			in.Parts = append(in.Parts, p)

@@ -198,7 +198,7 @@ func (h *hall) Marker(_ context.Context, p component.Part) (string, error) {
 	return h.trays[p.Device].marker, nil
 }
 
-func (h *hall) Reset(_ context.Context, p component.Part) (component.Switched, error) {
+func (h *hall) Reset(_ context.Context, p component.Part, _ bool) (component.Switched, error) {
 	err := h.act(p, "warm_reset", func(t *tray) {
 		if t.marker != "" {
 			t.marker += "'"

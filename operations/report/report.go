@@ -36,7 +36,8 @@ type Begun struct {
 	// either. They are looked at by VerifyReachability, and nothing is done to them.
 	Beside   []Part        `json:"beside,omitempty"`
 	Firmware []Firmware    `json:"firmware,omitempty"`
-	Worst    time.Duration `json:"worst"` // of the rule with these parts; 0: not told
+	Override bool          `json:"override,omitempty"` // machines may be taken from their customers
+	Worst    time.Duration `json:"worst"`              // of the rule with these parts; 0: not told
 }
 
 // Status is that of an entry or a component. "": not begun.

@@ -52,20 +52,20 @@ func deploying(f *facts.Ironic) bool {
 // adoptable judges a node that is at rest, or being deployed.
 func adoptable(f *facts.Ironic, spec *fleet.SiteSpec) (Found, error) {
 	const doing = "adopt the node"
-	whose, err := occupied(f, spec)
+	whose, err := node.Occupied(f, spec)
 	state := f.ProvisionState
 	switch {
 	case err != nil:
 		return Found{}, err
-	case whose == foreign:
+	case whose == node.Foreign:
 		return Found{}, notOurs(f, doing)
-	case whose == ours && state == facts.ProvisionStateDeployFailed:
+	case whose == node.Ours && state == facts.ProvisionStateDeployFailed:
 		return Found{}, deployFailed(f)
-	case whose == ours && (state == facts.ProvisionStateActive || state == facts.ProvisionStateAvailable || deploying(f)):
+	case whose == node.Ours && (state == facts.ProvisionStateActive || state == facts.ProvisionStateAvailable || deploying(f)):
 		return Found{}, nil
-	case whose == free && state == facts.ProvisionStateAvailable:
+	case whose == node.Free && state == facts.ProvisionStateAvailable:
 		return Found{}, nil
-	case whose == free && (state == facts.ProvisionStateManageable || state == facts.ProvisionStateCleanFailed):
+	case whose == node.Free && (state == facts.ProvisionStateManageable || state == facts.ProvisionStateCleanFailed):
 		return Found{Unclean: true}, nil
 	}
 	return Found{}, node.Unexpected(f, doing)

@@ -216,16 +216,16 @@ func exposed(ctx context.Context, client giver, spec *fleet.SiteSpec, n Node) er
 	if err != nil {
 		return err
 	}
-	whose, err := occupied(f, spec)
+	whose, err := node.Occupied(f, spec)
 	leased := spec.Lessees.Slurm != "" && f.Lessee.Value == spec.Lessees.Slurm
 	switch {
 	case err != nil:
 		return err
-	case whose == ours || leased:
+	case whose == node.Ours || leased:
 		return act.Final(codes.IronicStateUnexpected, "%s: it is still ours, leased to %q with instance %s", doing, f.Lessee.Value, orNone(f.InstanceUUID.Value))
 	case spec.Lessees.Slurm != "" && !f.Lessee.Known: // it may be SLURM's
 		return lesseeUnread()
-	case whose == free && f.ProvisionState != facts.ProvisionStateAvailable:
+	case whose == node.Free && f.ProvisionState != facts.ProvisionStateAvailable:
 		return node.Unexpected(f, doing)
 	case spec.TraitBased:
 		return node.Offer(ctx, client, n.UUID, spec.CustomerReadyTrait)

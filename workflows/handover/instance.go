@@ -153,16 +153,16 @@ func (h *hand) look(ctx context.Context, in act.Target) (Occupied, error) {
 	if err != nil {
 		return found, err
 	}
-	switch whose, err := occupied(f, &site.Spec); {
+	switch whose, err := node.Occupied(f, &site.Spec); {
 	case err != nil:
 		return found, err
-	case whose == ours:
+	case whose == node.Ours:
 		found.Instance.Instance = f.InstanceUUID.Value
 		// Before anything is changed: what cannot be deleted keeps the node here.
 		if found.Nova, err = h.kept(ctx, &site.Spec, found.Instance, f); err != nil {
 			return found, err
 		}
-	case whose == foreign:
+	case whose == node.Foreign:
 		found.Foreign = true
 		return found, h.unused(ctx, n, f)
 	default:
@@ -226,18 +226,18 @@ func (h *hand) remove(ctx context.Context, in Instance) (Instance, error) {
 	if err != nil {
 		return in, err
 	}
-	whose, err := occupied(f, &site.Spec)
+	whose, err := node.Occupied(f, &site.Spec)
 	switch {
 	case err != nil:
 		return in, err
-	case whose == free:
+	case whose == node.Free:
 		in.Nova = site.Spec.Serves("nova")
 		s, err := h.coming(ctx, &site.Spec, in.Node)
 		if err != nil || s == nil || s.ID != in.Instance {
 			return in, err
 		}
 		return in, h.erase(ctx, client, in, f)
-	case whose == foreign || !holds(f, in.Instance):
+	case whose == node.Foreign || !holds(f, in.Instance):
 		return in, notOurs(f, doing)
 	}
 	if in.Nova, err = h.kept(ctx, &site.Spec, in, f); err != nil {

@@ -28,30 +28,6 @@ func openIronic[T any](ctx context.Context, h *hand) (T, func(), error) {
 	return open[T](ctx, h, "ironic", codes.IronicUnavailable)
 }
 
-// occupancy is whose a node is.
-type occupancy int
-
-const (
-	free    occupancy = iota // nobody's instance is bound
-	ours                     // one that we bound
-	foreign                  // somebody else's
-)
-
-// occupied tells whose instance is on a node: ours by the lease of SLURM's
-// project, or by our mark, which names it.
-func occupied(f *facts.Ironic, spec *fleet.SiteSpec) (occupancy, error) {
-	leased := spec.Lessees.Slurm != "" && f.Lessee.Value == spec.Lessees.Slurm
-	switch {
-	case f.InstanceBound == facts.False:
-		return free, nil
-	case leased || f.OurMark == facts.True:
-		return ours, nil
-	case f.OurMark == facts.Null || spec.Lessees.Slurm != "" && !f.Lessee.Known:
-		return foreign, act.Retry(codes.IronicUnavailable, "whose the instance %s is could not be read: Ironic gave no lessee, or no extra", f.InstanceUUID.Value)
-	}
-	return foreign, nil
-}
-
 func notOurs(f *facts.Ironic, doing string) error {
 	return act.Final(codes.InstanceNotOurs, "%s: the instance %s is on the node, and not one that muster bound", doing, f.InstanceUUID.Value)
 }
