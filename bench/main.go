@@ -25,7 +25,7 @@ func main() {
 func run(ctx context.Context) (err error) {
 	quick := flag.Bool("quick", false, "a smoke test: the same work on less, in about a minute")
 	count := flag.Int("devices", 0, "devices of the fleet in the database; 0: 100,000, with -quick 5,000")
-	only := flag.String("only", "", "measure only \"engine\" or \"database\"")
+	only := flag.String("only", "", "measure only \"engine\", \"database\" or \"rack\"")
 	url := flag.String("hold", "", "internal: hold a fleet in the database at this URL and print the memory it takes")
 	out := flag.String("out", "", "write the run to a file as Markdown too")
 	profile := flag.String("cpuprofile", "", "write a CPU profile of this process to a file")
@@ -57,14 +57,14 @@ func run(ctx context.Context) (err error) {
 	}
 	start := time.Now()
 	r := &report{said: os.Stdout, commit: commit(ctx), loadBefore: loadAverage()}
-	if *only != "database" {
+	if *only == "" || *only == "engine" {
 		if err := benchEngine(r, e); err != nil {
 			return err
 		}
 	}
 	server := "not used"
 	if *only != "engine" {
-		if server, err = benchStored(ctx, r, devices, *quick); err != nil {
+		if server, err = benchStored(ctx, r, *only, devices, *quick); err != nil {
 			return err
 		}
 	}
@@ -101,14 +101,22 @@ func benchEngine(r *report, e effort) error {
 
 // benchStored measures what is stored, on a PostgreSQL of its own, whose
 // version it gives.
-func benchStored(ctx context.Context, r *report, devices int, quick bool) (version string, err error) {
+func benchStored(ctx context.Context, r *report, only string, devices int, quick bool) (version string, err error) {
 	s, err := startServer(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := benchDatabase(ctx, r, s, devices, quick); err != nil {
-		return "", err
+	if only != "rack" {
+		if err := benchDatabase(ctx, r, s, devices, quick); err != nil {
+			return "", err
+		}
+		if err := benchMemory(ctx, r, s); err != nil {
+			return "", err
+		}
 	}
-	return s.version, benchMemory(ctx, r, s)
+	if only == "database" {
+		return s.version, nil
+	}
+	return s.version, benchRack(ctx, r, s, quick)
 }

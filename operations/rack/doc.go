@@ -26,6 +26,14 @@
 // reset, the start of an update) is one activity of one attempt: when its answer is
 // lost, another activity compares what is so with what was read before (once.go).
 //
+// # Histories
+//
+// An action with a component is three activities (its row begins, the act, its row
+// ends): nine events, and at most nine more for the workflow tasks between them, of
+// which those of components beside each other are shared. A look is one activity
+// for all components of the step. So a history grows by the components and by the
+// looks, by no other thing, and a step goes on as a new run past its bound.
+//
 // # Order
 //
 // Stages by number, steps as the rule has them, components by name: everywhere the
