@@ -178,7 +178,7 @@ func newHall(ctx context.Context, s *server, program string, racks int, takes ti
 	}
 	h.during(ctx, runner.Run)
 	text := fmt.Sprintf(`{"name": "bench", "operation_type": "power_control", "operation": "power_off", %s`, rackSteps[1:])
-	_, err = h.service.CreateRule(ctx, rule.Document{Data: []byte(text)}, true, somebody)
+	_, err = h.service.CreateRule(ctx, rule.Document{Data: []byte(text)}, true, somebody, nil)
 	return h, err
 }
 

@@ -98,7 +98,7 @@ func TestAuthorisationMatrix(t *testing.T) {
 					continue
 				}
 				if strings.Contains(one.Path, "/operation") {
-					w.checkOperation(one, scope, here, a)
+					w.checkOperation(one, scope, here, names != nil, a)
 					continue
 				}
 				switch {
@@ -135,7 +135,7 @@ func TestAuthorisationMatrix(t *testing.T) {
 
 // checkOperation is what the matrix wants of rules and of operations on racks: what
 // becomes of a rule depends on what was asked before.
-func (w *world) checkOperation(one httpapi.RouteInfo, scope string, here bool, a answer) {
+func (w *world) checkOperation(one httpapi.RouteInfo, scope string, here, limited bool, a answer) {
 	w.t.Helper()
 	ofRack := strings.Contains(one.Path, "{rack}") || strings.HasSuffix(one.Path, "/plan/") || strings.HasPrefix(one.Path, "/api/v1/operations/") && !strings.Contains(one.Path, "/tasks/")
 	switch {
@@ -145,6 +145,8 @@ func (w *world) checkOperation(one httpapi.RouteInfo, scope string, here bool, a
 		a.refused(http.StatusNotFound, "rack_not_found")
 	case !here && strings.Contains(one.Path, "{task}"):
 		a.refused(http.StatusNotFound, "task_not_found")
+	case limited && strings.HasSuffix(one.Path, "/set-default/"):
+		a.refused(http.StatusForbidden, "site_limited")
 	case a.Status >= 500 || a.Status == http.StatusForbidden || a.Status == http.StatusUnauthorized || a.Status == http.StatusBadRequest:
 		w.t.Errorf("%s %s with %s: %d %s", one.Method, one.Path, scope, a.Status, a.Body)
 	case !here && (strings.Contains(string(a.Body), "gpu-1") || strings.Contains(string(a.Body), `"racks":[1]`)):

@@ -119,6 +119,7 @@ var statusOfOperations = map[string]int{
 	operations.CodeRuleNotFound: http.StatusNotFound,
 	operations.CodeRuleNotBound: http.StatusNotFound,
 	operations.CodeTaskNotFound: http.StatusNotFound,
+	operations.CodeSiteLimited:  http.StatusForbidden,
 	operations.CodeRuleMismatch: http.StatusBadRequest,
 	jobs.CodeMixedSite:          http.StatusUnprocessableEntity,
 }

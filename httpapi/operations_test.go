@@ -117,6 +117,45 @@ func TestRulesAreKeptOverTheAPI(t *testing.T) {
 	w.ask(w.makeToken(store.Token{Scopes: []string{"rule:read"}}), http.MethodPost, rules, fields{"rule": ownRule("power_on", "compute")}).refused(http.StatusForbidden, "scope_missing")
 }
 
+// Rules are of every site: who may see some changes none that acts on others.
+func TestATokenOfASiteChangesNoRuleOfOthers(t *testing.T) {
+	w := newWorld(t)
+	mine, _ := w.rack(w.hall(), "r1")
+	rules := "/api/v1/operation-rules/"
+	limited := w.makeToken(store.Token{Scopes: []string{"rule:read", "rule:write"}, Sites: []string{"hall"}})
+	theirs := w.makeToken(store.Token{Scopes: []string{"rule:read", "rule:write"}, Sites: []string{"elsewhere"}})
+	body := fields{"rule": ownRule("power_on", "compute")}
+	shared := w.ask(w.token, http.MethodPost, rules, fields{"rule": ownRule("power_on", "compute"), "is_default": true}).Header.Get("Location")
+	w.ask(limited, http.MethodPost, rules, fields{"rule": ownRule("power_off", "compute"), "is_default": true}).refused(http.StatusForbidden, operations.CodeSiteLimited)
+	w.ask(limited, http.MethodPut, shared, body).refused(http.StatusForbidden, operations.CodeSiteLimited)
+	w.ask(limited, http.MethodDelete, shared, nil).refused(http.StatusForbidden, operations.CodeSiteLimited)
+	batch := fields{"version": "v1", "rules": []fields{ownRule("power_on", "compute"), ownRule("power_off", "compute")}}
+	w.ask(limited, http.MethodPost, rules+"import/", fields{"batch": batch, "overwrite": true}).refused(http.StatusForbidden, operations.CodeSiteLimited)
+	if ids := column(w.get(rules+"?operation=power_off"), "id"); len(ids) != 0 {
+		t.Errorf("a batch that was refused left %v", ids)
+	}
+
+	made := w.ask(limited, http.MethodPost, rules, body)
+	own, id := made.Header.Get("Location"), made.json()["id"]
+	w.ask(limited, http.MethodPost, own+"set-default/", nil).refused(http.StatusForbidden, operations.CodeSiteLimited)
+	bind := fmt.Sprintf("/api/v1/racks/%d/operation-rules/power_on/", mine)
+	for _, c := range []struct {
+		method, path string
+		body         any
+		status       int
+	}{{http.MethodPut, bind, fields{"rule_id": id}, http.StatusOK}, {http.MethodPut, own, body, http.StatusOK}} {
+		if a := w.ask(limited, c.method, c.path, c.body); a.Status != c.status {
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.Status, a.Body)
+		}
+	}
+	w.ask(theirs, http.MethodPut, own, body).refused(http.StatusForbidden, operations.CodeSiteLimited) // a rack of the hall goes by it
+	for _, path := range []string{bind, own} {
+		if a := w.ask(limited, http.MethodDelete, path, nil); a.Status != http.StatusNoContent {
+			t.Errorf("DELETE %s: %d %s", path, a.Status, a.Body)
+		}
+	}
+}
+
 func TestABatchIsImportedAndChecked(t *testing.T) {
 	w := newWorld(t)
 	rack, _ := w.rack(w.hall(), "r1")

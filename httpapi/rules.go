@@ -158,7 +158,7 @@ func (s *Server) createRule(r *request) (*reply, error) {
 	if err := json.Unmarshal(r.body, &in); err != nil {
 		return nil, undecodable(err)
 	}
-	stored, err := s.Operations.CreateRule(r.Context(), rule.Document{Data: in.Rule}, in.IsDefault, r.caller())
+	stored, err := s.Operations.CreateRule(r.Context(), rule.Document{Data: in.Rule}, in.IsDefault, r.caller(), r.principal.Sites)
 	if err != nil {
 		return nil, refusedRule(err, "/rule")
 	}
@@ -170,7 +170,7 @@ func (s *Server) replaceRule(r *request) (*reply, error) {
 	if err := json.Unmarshal(r.body, &in); err != nil {
 		return nil, undecodable(err)
 	}
-	stored, err := s.Operations.ReplaceRule(r.Context(), r.number("rule"), rule.Document{Data: in.Rule}, r.caller())
+	stored, err := s.Operations.ReplaceRule(r.Context(), r.number("rule"), rule.Document{Data: in.Rule}, r.caller(), r.principal.Sites)
 	if err != nil {
 		return nil, refusedRule(err, "/rule")
 	}
@@ -178,14 +178,14 @@ func (s *Server) replaceRule(r *request) (*reply, error) {
 }
 
 func (s *Server) deleteRule(r *request) (*reply, error) {
-	if err := s.Operations.DeleteRule(r.Context(), r.number("rule"), r.caller()); err != nil {
+	if err := s.Operations.DeleteRule(r.Context(), r.number("rule"), r.caller(), r.principal.Sites); err != nil {
 		return nil, err
 	}
 	return nothing(), nil
 }
 
 func (s *Server) setDefaultRule(r *request) (*reply, error) {
-	row, err := s.Operations.SetDefaultRule(r.Context(), r.number("rule"), r.caller())
+	row, err := s.Operations.SetDefaultRule(r.Context(), r.number("rule"), r.caller(), r.principal.Sites)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (s *Server) importRules(r *request) (*reply, error) {
 	if err := json.Unmarshal(r.body, &in); err != nil {
 		return nil, undecodable(err)
 	}
-	all, warnings, err := s.Operations.ImportRules(r.Context(), rule.Document{Data: in.Batch}, in.Overwrite, r.caller())
+	all, warnings, err := s.Operations.ImportRules(r.Context(), rule.Document{Data: in.Batch}, in.Overwrite, r.caller(), r.principal.Sites)
 	if err != nil {
 		return nil, refusedRule(err, "/batch")
 	}

@@ -30,8 +30,9 @@ type Imported struct {
 // ImportRules stores a batch, all of it or nothing. Operations that have a rule
 // already are skipped; with overwrite what that rule says is replaced, its id, its
 // being the default and its racks stay. Errors: *rule.Invalid;
-// CodeOverwriteAmbiguous where an operation has several rules and no default.
-func (s *Service) ImportRules(ctx context.Context, d rule.Document, overwrite bool, by devices.Caller) ([]Imported, []rule.Problem, error) {
+// CodeOverwriteAmbiguous where an operation has several rules and no default;
+// CodeSiteLimited where one that would be replaced acts beyond visible.
+func (s *Service) ImportRules(ctx context.Context, d rule.Document, overwrite bool, by devices.Caller, visible []string) ([]Imported, []rule.Problem, error) {
 	checked, err := s.rules.Batch(d)
 	if err != nil {
 		return nil, nil, err
@@ -46,7 +47,7 @@ func (s *Service) ImportRules(ctx context.Context, d rule.Document, overwrite bo
 			if err != nil {
 				return err
 			}
-			one, several, err := s.importRule(ctx, tx, r, there, overwrite, by)
+			one, several, err := s.importRule(ctx, tx, r, there, overwrite, by, visible)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ func (s *Service) ImportRules(ctx context.Context, d rule.Document, overwrite bo
 }
 
 // importRule stores one rule of a batch beside those that its operation has.
-func (s *Service) importRule(ctx context.Context, tx pgx.Tx, r *rule.Rule, there []store.RuleRow, overwrite bool, by devices.Caller) (one Imported, several string, err error) {
+func (s *Service) importRule(ctx context.Context, tx pgx.Tx, r *rule.Rule, there []store.RuleRow, overwrite bool, by devices.Caller, visible []string) (one Imported, several string, err error) {
 	if len(there) == 0 {
 		row := fleet.OperationRule{Name: r.Name, Description: r.Description, OperationType: r.OperationType, Operation: r.Operation, Rule: content(r), UpdatedBy: by.Name}
 		if err := insert(ctx, tx, &row); err != nil {
@@ -88,6 +89,9 @@ func (s *Service) importRule(ctx context.Context, tx pgx.Tx, r *rule.Rule, there
 			names = append(names, fmt.Sprintf("%d (%s)", row.ID, row.Name))
 		}
 		return one, fmt.Sprintf("%s has the rules %s and no default", r.Operation, strings.Join(names, ", ")), nil
+	}
+	if err := within(ctx, tx, &meant, visible); err != nil {
+		return one, "", err
 	}
 	if err := replace(ctx, tx, &meant.OperationRule, r, by); err != nil {
 		return one, "", err

@@ -51,11 +51,16 @@ func (s *Service) ValidateRules(d rule.Document) (*rule.Checked, error) {
 	return s.rules.Rule(d)
 }
 
-// CreateRule stores a rule. Errors: *rule.Invalid; CodeDefaultExists.
-func (s *Service) CreateRule(ctx context.Context, d rule.Document, isDefault bool, by devices.Caller) (Stored, error) {
+// CreateRule stores a rule. visible are the sites that exist for who asks, nil:
+// every one; here and below a rule that acts on others is not theirs to change
+// (CodeSiteLimited). Errors: *rule.Invalid; CodeDefaultExists, CodeSiteLimited.
+func (s *Service) CreateRule(ctx context.Context, d rule.Document, isDefault bool, by devices.Caller, visible []string) (Stored, error) {
 	checked, err := s.rules.Rule(d)
 	if err != nil {
 		return Stored{}, err
+	}
+	if isDefault && visible != nil {
+		return Stored{}, everywhere("a default is for the racks of every site")
 	}
 	r := &checked.Rules[0]
 	row := fleet.OperationRule{Name: r.Name, Description: r.Description, OperationType: r.OperationType, Operation: r.Operation, IsDefault: isDefault, Rule: content(r), UpdatedBy: by.Name}
@@ -83,8 +88,8 @@ func insert(ctx context.Context, tx pgx.Tx, r *fleet.OperationRule) error {
 
 // ReplaceRule replaces what a rule says. Its id, its operation, whether it is the
 // default and which racks are bound to it stay; so do tasks that were submitted.
-// Errors: *rule.Invalid; CodeRuleNotFound, CodeRuleMismatch.
-func (s *Service) ReplaceRule(ctx context.Context, id int64, d rule.Document, by devices.Caller) (Stored, error) {
+// Errors: *rule.Invalid; CodeRuleNotFound, CodeRuleMismatch, CodeSiteLimited.
+func (s *Service) ReplaceRule(ctx context.Context, id int64, d rule.Document, by devices.Caller, visible []string) (Stored, error) {
 	checked, err := s.rules.Rule(d)
 	if err != nil {
 		return Stored{}, err
@@ -98,6 +103,9 @@ func (s *Service) ReplaceRule(ctx context.Context, id int64, d rule.Document, by
 		r := &checked.Rules[0]
 		if r.OperationType != old.OperationType || r.Operation != old.Operation {
 			return refuse(CodeRuleMismatch, "rule %d is for %s and not for %s: create another rule", id, old.Operation, r.Operation)
+		}
+		if err := within(ctx, tx, &old, visible); err != nil {
+			return err
 		}
 		row = old
 		return replace(ctx, tx, &row.OperationRule, r, by)
@@ -114,11 +122,14 @@ func replace(ctx context.Context, tx pgx.Tx, row *fleet.OperationRule, r *rule.R
 }
 
 // DeleteRule deletes a rule that nothing stands on. Errors: CodeRuleNotFound,
-// CodeRuleInUse.
-func (s *Service) DeleteRule(ctx context.Context, id int64, by devices.Caller) error {
+// CodeRuleInUse, CodeSiteLimited.
+func (s *Service) DeleteRule(ctx context.Context, id int64, by devices.Caller, visible []string) error {
 	err := s.changingRules(ctx, func(tx pgx.Tx) error {
 		r, err := ruleByID(ctx, tx, id)
 		if err != nil {
+			return err
+		}
+		if err := within(ctx, tx, &r, visible); err != nil {
 			return err
 		}
 		switch {
@@ -139,8 +150,11 @@ func (s *Service) DeleteRule(ctx context.Context, id int64, by devices.Caller) e
 }
 
 // SetDefaultRule makes a rule the default of its operation in the place of
-// another. Errors: CodeRuleNotFound, CodeRuleInvalid.
-func (s *Service) SetDefaultRule(ctx context.Context, id int64, by devices.Caller) (store.RuleRow, error) {
+// another. Errors: CodeRuleNotFound, CodeRuleInvalid, CodeSiteLimited.
+func (s *Service) SetDefaultRule(ctx context.Context, id int64, by devices.Caller, visible []string) (store.RuleRow, error) {
+	if visible != nil {
+		return store.RuleRow{}, everywhere("a default is for the racks of every site")
+	}
 	var row store.RuleRow
 	err := s.changingRules(ctx, func(tx pgx.Tx) error {
 		r, err := ruleByID(ctx, tx, id)
@@ -207,6 +221,25 @@ func (s *Service) Disassociate(ctx context.Context, rack int64, operation string
 		return audit(ctx, tx, by, "rule.disassociate", id, map[string]any{"rack": rack, "operation": operation})
 	})
 	return refusedOr(err, fmt.Sprintf("disassociate rack %d", rack))
+}
+
+// within refuses a rule that acts beyond the sites that exist for who asks.
+func within(ctx context.Context, tx pgx.Tx, r *store.RuleRow, visible []string) error {
+	if visible == nil {
+		return nil
+	}
+	if r.IsDefault {
+		return everywhere(fmt.Sprintf("rule %d is the default of %s at every site", r.ID, r.Operation))
+	}
+	seen, err := store.ListRules(ctx, tx, store.RuleFilter{IDs: []int64{r.ID}, Limit: 1, SiteNames: visible})
+	if err == nil && (len(seen) == 0 || len(seen[0].Racks) != len(r.Racks)) {
+		err = everywhere(fmt.Sprintf("racks of other sites operate by rule %d", r.ID))
+	}
+	return err
+}
+
+func everywhere(why string) error {
+	return refuse(CodeSiteLimited, "%s, and this token is limited to sites: create a rule of your own and associate your racks with it, or ask with a token for every site", why)
 }
 
 // changingRules runs f while nobody else changes rules.

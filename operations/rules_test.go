@@ -62,7 +62,7 @@ func TestARuleThatIsNotValidIsNotPassedBy(t *testing.T) {
 	must(t, w.svc.Disassociate(w.ctx(), rack, "power_on", ann, nil))
 	w.exec(`update operation_rules set rule = '{"steps": 7}' where id = $1`, usual.ID)
 	w.refused(power("power_on", rack), operations.CodeRuleInvalid)
-	_, err = w.svc.SetDefaultRule(w.ctx(), bound.ID, ann)
+	_, err = w.svc.SetDefaultRule(w.ctx(), bound.ID, ann, nil)
 	coded(t, err, operations.CodeRuleInvalid)
 }
 
@@ -80,10 +80,10 @@ func TestARuleInUseStays(t *testing.T) {
 	w := newWorld(t)
 	rack, _ := w.rack("r1")
 	first, second := w.create(steps("power_on", "compute"), true), w.create(steps("power_on", "nvswitch"), false)
-	_, err := w.svc.CreateRule(w.ctx(), steps("power_on", "compute"), true, ann)
+	_, err := w.svc.CreateRule(w.ctx(), steps("power_on", "compute"), true, ann, nil)
 	coded(t, err, operations.CodeDefaultExists)
-	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann), operations.CodeRuleInUse)
-	_, err = w.svc.SetDefaultRule(w.ctx(), second.ID, ann)
+	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann, nil), operations.CodeRuleInUse)
+	_, err = w.svc.SetDefaultRule(w.ctx(), second.ID, ann, nil)
 	must(t, err)
 	_, err = w.svc.Associate(w.ctx(), rack, "power_off", first.ID, ann, nil)
 	coded(t, err, operations.CodeRuleMismatch)
@@ -91,12 +91,12 @@ func TestARuleInUseStays(t *testing.T) {
 	coded(t, err, operations.CodeRackNotFound)
 	_, err = w.svc.Associate(w.ctx(), rack, "power_on", first.ID, ann, nil)
 	must(t, err)
-	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann), operations.CodeRuleInUse)
+	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann, nil), operations.CodeRuleInUse)
 	must(t, w.svc.Disassociate(w.ctx(), rack, "power_on", ann, nil))
 	task := w.submit(power("power_on", rack))
-	must(t, w.svc.DeleteRule(w.ctx(), first.ID, ann))
-	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann), operations.CodeRuleNotFound)
-	_, err = w.svc.ReplaceRule(w.ctx(), second.ID, steps("power_on", "powershelf"), ann)
+	must(t, w.svc.DeleteRule(w.ctx(), first.ID, ann, nil))
+	coded(t, w.svc.DeleteRule(w.ctx(), first.ID, ann, nil), operations.CodeRuleNotFound)
+	_, err = w.svc.ReplaceRule(w.ctx(), second.ID, steps("power_on", "powershelf"), ann, nil)
 	must(t, err)
 	if b := w.begin(task); len(b.Rule.Steps) != 1 || b.Rule.Steps[0].ComponentType != "nvswitch" {
 		t.Errorf("a submitted task follows the edited rule: %+v", b.Rule)
@@ -117,7 +117,7 @@ func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	}
 	take := func(kind string, overwrite bool, want string) []operations.Imported {
 		t.Helper()
-		all, _, err := w.svc.ImportRules(w.ctx(), document(kind), overwrite, ann)
+		all, _, err := w.svc.ImportRules(w.ctx(), document(kind), overwrite, ann, nil)
 		must(t, err)
 		for _, one := range all {
 			if one.Outcome != want {
@@ -129,7 +129,7 @@ func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	made := take("compute", false, operations.BatchCreated)
 	_, err := w.svc.Associate(w.ctx(), rack, "power_on", made[0].Rule.ID, ann, nil)
 	must(t, err)
-	_, err = w.svc.SetDefaultRule(w.ctx(), made[1].Rule.ID, ann)
+	_, err = w.svc.SetDefaultRule(w.ctx(), made[1].Rule.ID, ann, nil)
 	must(t, err)
 	take("nvswitch", false, operations.BatchSkipped)
 	replaced := take("powershelf", true, operations.BatchReplaced)
@@ -144,12 +144,12 @@ func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("after an overwrite: %+v", rows)
 	}
 	w.create(steps("power_on", "compute"), false)
-	_, _, err = w.svc.ImportRules(w.ctx(), document("compute"), true, ann)
+	_, _, err = w.svc.ImportRules(w.ctx(), document("compute"), true, ann, nil)
 	coded(t, err, operations.CodeOverwriteAmbiguous)
 	if n := value[int](w, "select count(*) from operation_rules where revision > 2"); n != 0 {
 		t.Errorf("a refused batch changed %d rules", n)
 	}
-	_, _, err = w.svc.ImportRules(w.ctx(), document("warp core"), true, ann)
+	_, _, err = w.svc.ImportRules(w.ctx(), document("warp core"), true, ann, nil)
 	var invalid *rule.Invalid
 	if !errors.As(err, &invalid) || len(invalid.Problems) != 2 {
 		t.Errorf("a wrong batch: %v", err)

@@ -64,6 +64,7 @@ const (
 	CodeRuleNotBound       = "rule_not_associated"
 	CodeDefaultExists      = "default_exists"
 	CodeOverwriteAmbiguous = "overwrite_ambiguous"
+	CodeSiteLimited        = "site_limited"
 	CodeCapabilityMissing  = "capability_missing"
 	CodeTaskNotFound       = "task_not_found"
 	CodeTaskTerminal       = "task_terminal"

@@ -272,7 +272,7 @@ func steps(operation, kind string, more ...string) rule.Document {
 
 func (w *world) create(d rule.Document, isDefault bool) store.RuleRow {
 	w.t.Helper()
-	stored, err := w.svc.CreateRule(w.ctx(), d, isDefault, ann)
+	stored, err := w.svc.CreateRule(w.ctx(), d, isDefault, ann, nil)
 	must(w.t, err)
 	return stored.Rule
 }
