@@ -23,8 +23,11 @@ Begin with ` + "`muster dev`" + `: it brings its own database and a simulated fl
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) {
-			a.begun = true
+		// Cobra looks at the groups of flags only after this.
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			err := errors.Join(c.ValidateRequiredFlags(), c.ValidateFlagGroups())
+			a.begun = err == nil
+			return err
 		},
 	}
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitCodes)
