@@ -7,15 +7,17 @@
 # Environment, all optional:
 #   PEERS             which to start: ironic, ironic-basic, ironic-keystone (a Keystone with an
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
-#                     (24.11), slurm-forky (26.05), netbox (4.7), redfish (sushy-tools), redfish-validator
-#                     (DMTF's, run on the simulator); default all
+#                     (24.11), slurm-forky (26.05), slurm-trixie-e2e (the same again, for the end-to-end
+#                     tests alone), netbox (4.7), redfish (sushy-tools), redfish-validator (DMTF's, run on
+#                     the simulator); default all
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
 #   MUSTER_PEER_REDFISH_TREES   a directory of captured trees of BMCs, NAME.json.gz; passed on
 #   MUSTER_TEMPORAL_BIN   muster-temporal, on which jobs run (default bin/muster-temporal, of `make temporal`);
 #                     without it what needs jobs is skipped
-#   PEER_PACKAGES     the packages to test, one after the other (default the adapters, then the end-to-end tests)
+#   PEER_PACKAGES     the packages to test, one after the other (default the adapters, then the end-to-end tests;
+#                     those of SLURM's adapter, which wait for its time-outs, beside all others)
 #
 # It prints each package's result, each skip with its reason, and what failed; with
 # -v everything.
@@ -24,7 +26,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
 # The slow ones first.
-peers=${PEERS:-netbox ironic-keystone slurm-trixie slurm-bookworm slurm-forky redfish-validator ironic ironic-basic placement redfish}
+peers=${PEERS:-netbox ironic-keystone slurm-trixie slurm-bookworm slurm-forky slurm-trixie-e2e redfish-validator ironic ironic-basic placement redfish}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
 export REDFISH_VENV=${REDFISH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/sushy-tools}
@@ -33,12 +35,13 @@ chmod 755 "$work"                          # its daemons run as users of their o
 
 say() { printf 'peers: %s\n' "$*" >&2; }
 
-building=
+building= slow=
 declare -A pid port
 stop() {
   local code=$? name
   trap - EXIT INT TERM
   [ -z "$building" ] || kill "$building" 2>/dev/null || true
+  [ -z "$slow" ] || kill "$slow" 2>/dev/null || true
   for name in "${!pid[@]}"; do wait "${pid[$name]}" || true; done # what is still starting cannot be stopped
   for name in $peers; do
     case $name in
@@ -98,7 +101,10 @@ up() {
     netbox) "$here/netbox-up.sh" "$work/$name" "$2" >"$out" ;;
     redfish) "$here/redfish-up.sh" "$work/$name" "$2" >"$out" ;;
     redfish-validator) "$here/redfish-validator-up.sh" >"$out" ;;
-    slurm-*) SLURM_SUITE=${name#slurm-} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out" ;;
+    slurm-*)
+      local suite=${name#slurm-}
+      SLURM_SUITE=${suite%-e2e} SLURM_BASE_PORT=$2 "$here/slurm-up.sh" "$work/$name" >"$out"
+      ;;
     *) say "no such peer: $name" && return 1 ;;
   esac
 }
@@ -150,7 +156,7 @@ wait "$building" || true
 building=
 say "all are up, the tests are built after $SECONDS s"
 
-slurms=()
+slurms=() alone=
 for name in $peers; do
   address=$(tail -n 1 "$work/$name.out")
   case $name in
@@ -165,12 +171,15 @@ for name in $peers; do
     netbox) export MUSTER_PEER_NETBOX=$address ;;
     redfish) export MUSTER_PEER_REDFISH=$address ;;
     redfish-validator) export MUSTER_PEER_REDFISH_VALIDATOR=$address ;;
+    slurm-*-e2e) alone=$work/$name/slurm.env ;;
     slurm-*) slurms+=("$work/$name/slurm.env") ;;
   esac
 done
 if [ ${#slurms[@]} -gt 0 ]; then
   MUSTER_PEER_SLURM=$(IFS=,; echo "${slurms[*]}")
   export MUSTER_PEER_SLURM
+elif [ -n "$alone" ]; then
+  export MUSTER_PEER_SLURM=$alone
 fi
 export MUSTER_PEERS=1 MUSTER_TEMPORAL_BIN=${MUSTER_TEMPORAL_BIN:-$root/bin/muster-temporal}
 
@@ -188,9 +197,19 @@ if [ -n "${PEER_PACKAGES:-}" ]; then
   # shellcheck disable=SC2086 # a list of packages
   tests -p 1 $PEER_PACKAGES || code=1
 else
-  tests ./sources/... ./simulator/redfish ./simulator/capture || code=1
-  # Alone: what they wait for has time-outs, and two of them run at a time.
+  tests -parallel 3 ./sources/slurm >"$work/slurm.tests" & # each cluster beside the others
+  slow=$!
+  # shellcheck disable=SC2046 # a list of packages
+  tests $(go list ./sources/... | grep -v '/sources/slurm$') ./simulator/redfish ./simulator/capture || code=1
+  slurmed() {
+    wait "$slow" || code=1
+    slow=
+    cat "$work/slurm.tests"
+  }
+  # Behind those that use the same peers, so behind SLURM's where they have none of their own.
+  if [ -n "$alone" ]; then export MUSTER_PEER_SLURM=$alone; else slurmed; fi
   tests ./cmd/muster/e2e/... || code=1
+  [ -z "$slow" ] || slurmed
 fi
 say "ended after $SECONDS s"
 exit "$code"

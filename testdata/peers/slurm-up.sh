@@ -268,10 +268,11 @@ case \$1 in
   cont) kill -CONT "\$(cat "\$file")" ;;
   term|kill)
     kill -s "\${1^^}" "\$(cat "\$file")"
-    for _ in {1..100}; do
+    for _ in {1..600}; do # a controller waits for what it asked of a node that is gone
       running || { rm -f "\$file"; exit 0; }
       sleep 0.1
     done
+    echo "\$2 does not end" >&2
     exit 1 ;;
   *) echo "usage: slurm-daemon start|term|kill|pause|cont NAME" >&2; exit 2 ;;
 esac
