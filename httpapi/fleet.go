@@ -206,6 +206,15 @@ type rackView struct {
 }
 
 func (s *Server) listRacks(r *request) (*reply, error) {
+	page, err := s.rackPage(r)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+// rackPage reads the page of racks that a request asks for.
+func (s *Server) rackPage(r *request) (*list[rackView], error) {
 	after, err := r.afterID()
 	if err != nil {
 		return nil, err
@@ -215,7 +224,7 @@ func (s *Server) listRacks(r *request) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := list[rackView]{Items: []rackView{}}
+	page := &list[rackView]{Items: []rackView{}}
 	if len(rows) > limit {
 		rows = rows[:limit]
 		page.Next = r.next(key(rows[limit-1].ID))
@@ -227,5 +236,5 @@ func (s *Server) listRacks(r *request) (*reply, error) {
 		}
 		page.Items = append(page.Items, v)
 	}
-	return ok(page), nil
+	return page, nil
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/musterhq/muster/jobs"
 )
 
 // formHandler does what a form asks for, and gives the page to show then.
@@ -67,7 +69,7 @@ func (s *Server) follow(w http.ResponseWriter, r *request, one route) error {
 		return nil
 	}
 	p := *problemOf(err)
-	if p.Status == http.StatusNotFound || p.Status >= http.StatusInternalServerError || !r.principal.May(one.reads) {
+	if p.Status >= http.StatusInternalServerError && p.Code != jobs.CodeBusy || !r.principal.May(one.reads) {
 		return err
 	}
 	p.RequestID = trailOf(r.Request).id

@@ -53,6 +53,8 @@ func loadPages() (*pages, error) {
 		"short": func(version string) string {
 			return strings.TrimPrefix(version, "sha256:")[:min(12, len(strings.TrimPrefix(version, "sha256:")))]
 		},
+		"words":    func(code string) string { return strings.ReplaceAll(code, "_", " ") },
+		"source":   sourceOfRule,
 		"statuses": statusOrder,
 		"of":       func(d deviceShown, w prospect) runShown { return runShown{d.deviceDetail, w} },
 		"json": func(value any) (string, error) {

@@ -111,6 +111,15 @@ func refusedRule(err error, below string) error {
 }
 
 func (s *Server) listRules(r *request) (*reply, error) {
+	page, err := s.rulePage(r)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+// rulePage reads the page of rules that a request asks for.
+func (s *Server) rulePage(r *request) (*list[ruleView], error) {
 	after, err := r.afterID()
 	if err != nil {
 		return nil, err
@@ -130,7 +139,7 @@ func (s *Server) listRules(r *request) (*reply, error) {
 	for i := range rows {
 		page.Items = append(page.Items, viewRule(&rows[i], nil))
 	}
-	return ok(page), nil
+	return page, nil
 }
 
 // number reads an id that the path names; 0, which nothing has, for what is none.
@@ -148,7 +157,7 @@ func (s *Server) showRule(r *request) (*reply, error) {
 		return nil, err
 	}
 	if len(rows) == 0 {
-		return nil, refuse(http.StatusNotFound, operations.CodeRuleNotFound, "there is no such rule: list them at /api/v1/operation-rules/")
+		return nil, ruleNotFound()
 	}
 	return tagged(viewRule(&rows[0], nil)), nil
 }

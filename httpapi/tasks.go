@@ -195,6 +195,15 @@ func taskNotFound() *problem {
 }
 
 func (s *Server) listTasks(r *request) (*reply, error) {
+	page, err := s.taskPage(r)
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
+// taskPage reads the page of tasks that a request asks for, the newest first.
+func (s *Server) taskPage(r *request) (*list[taskView], error) {
 	q := r.query
 	limit := r.limit()
 	before, err := r.afterID()
@@ -216,7 +225,7 @@ func (s *Server) listTasks(r *request) (*reply, error) {
 	for i := range rows {
 		page.Items = append(page.Items, s.viewTask(&rows[i]))
 	}
-	return ok(page), nil
+	return page, nil
 }
 
 // task reads a task, if it exists for the caller.
@@ -272,9 +281,27 @@ func (s *Server) cancelTask(r *request) (*reply, error) {
 	return &reply{status: http.StatusAccepted, body: s.viewTask(&row)}, nil
 }
 
+// taskTeller gives what a watcher of a task is told now, of which everything was
+// told before but what is new; nil: there is nothing new.
+type taskTeller func(ctx context.Context, row *store.TaskRow) (any, error)
+
 // followTask tells how a task goes until it has ended: each event holds the whole
-// report. Of a task that has ended there is nothing to tell.
+// report.
 func (s *Server) followTask(w http.ResponseWriter, r *request) error {
+	var last reportView
+	return s.followTaskBy(w, r, func(ctx context.Context, row *store.TaskRow) (any, error) {
+		now, err := s.report(ctx, row)
+		if err != nil || reflect.DeepEqual(now, last) {
+			return nil, err
+		}
+		last = now
+		return now, nil
+	})
+}
+
+// followTaskBy tells a watcher of a task until it has ended. Of a task that has
+// ended there is nothing to tell.
+func (s *Server) followTaskBy(w http.ResponseWriter, r *request, tell taskTeller) error {
 	row, err := s.task(r)
 	if err != nil {
 		return err
@@ -292,12 +319,12 @@ func (s *Server) followTask(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	defer leave()
-	last, err := s.report(r.Context(), &row)
+	whole, err := tell(r.Context(), &row)
 	if err != nil {
 		return err
 	}
 	out := openEvents(w)
-	if out.send("snapshot", last) != nil {
+	if out.send("snapshot", whole) != nil {
 		return nil // the watcher is gone
 	}
 	tick := time.NewTicker(streamLook)
@@ -313,22 +340,20 @@ func (s *Server) followTask(w http.ResponseWriter, r *request) error {
 		if row, err = s.task(r); err != nil {
 			return nil // it connects anew and learns why
 		}
-		now, err := s.report(r.Context(), &row)
-		if err != nil {
-			return nil
-		}
+		told, err := tell(r.Context(), &row)
 		switch {
-		case row.Status.Ended():
-			_ = out.send("end", now) // the watcher may be gone
+		case err != nil:
 			return nil
-		case reflect.DeepEqual(now, last):
+		case row.Status.Ended():
+			_ = out.send("end", told) // the watcher may be gone
+			return nil
+		case told == nil:
 			err = out.beat()
 		default:
-			err = out.send("change", now)
+			err = out.send("change", told)
 		}
 		if err != nil {
 			return nil
 		}
-		last = now
 	}
 }

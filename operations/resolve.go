@@ -27,6 +27,7 @@ type Resolved struct {
 	Source   string
 	ID       int64 // 0: built in
 	Revision int
+	Empty    bool // the stored rule has no steps: they are the built-in one's
 }
 
 // resolve finds the rule: the one that is asked for, else the rack's, else the
@@ -55,15 +56,24 @@ func (s *Service) resolve(ctx context.Context, tx pgx.Tx, bundle *engine.Bundle,
 		}
 		return Resolved{}, refuse(CodeRuleNotFound, "nobody has said how %s is done: create a rule and set it default", operation)
 	}
-	checked, err := s.rules.Rule(rule.Document{Name: o.Pos.File, Data: o.Rule})
+	shipped, err := s.builtIn(o)
 	if err != nil {
-		return Resolved{}, refuse(CodeRuleInvalid, "the built-in rule of %s is not valid: %v", operation, err)
+		return Resolved{}, err
 	}
 	if row == nil {
-		return Resolved{Rule: checked.Rules[0], Source: SourceBuiltIn}, nil
+		return Resolved{Rule: shipped, Source: SourceBuiltIn}, nil
 	}
-	r.Rule.Steps = checked.Rules[0].Steps
+	r.Rule.Steps, r.Empty = shipped.Steps, true
 	return r, nil
+}
+
+// builtIn reads the rule that the policies have for an operation.
+func (s *Service) builtIn(o *engine.Operation) (rule.Rule, error) {
+	checked, err := s.rules.Rule(rule.Document{Name: o.Pos.File, Data: o.Rule})
+	if err != nil {
+		return rule.Rule{}, refuse(CodeRuleInvalid, "the built-in rule of %s is not valid: %v", o.Code, err)
+	}
+	return checked.Rules[0], nil
 }
 
 // ruleFor reads the stored rule that applies; nil where none does.

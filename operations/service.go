@@ -74,13 +74,18 @@ func refuse(code, format string, args ...any) *jobs.Error {
 	return &jobs.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// refusedOr leaves a refusal as it is and says of any other error what failed.
-func refusedOr(err error, doing string) error {
+// refused tells refusals from failures.
+func refused(err error) bool {
 	var report *jobs.RefusedError
 	var coded *jobs.Error
 	var invalid *rule.Invalid
+	return errors.As(err, &report) || errors.As(err, &coded) || errors.As(err, &invalid)
+}
+
+// refusedOr leaves a refusal as it is and says of any other error what failed.
+func refusedOr(err error, doing string) error {
 	switch {
-	case err == nil || errors.As(err, &report) || errors.As(err, &coded) || errors.As(err, &invalid):
+	case err == nil || refused(err):
 		return err
 	case store.LockTimedOut(err):
 		return refuse(jobs.CodeBusy, "%s waited too long for what others are changing: try again", doing)

@@ -101,6 +101,7 @@ type RuleFilter struct {
 	OperationType string
 	Operation     string
 	IsDefault     *bool
+	Rack          int64 // that is bound to them
 	After         int64 // ids above it
 	Limit         int
 	SiteNames     []string // whose racks the reader may see; nil: every one's
@@ -119,6 +120,9 @@ func ListRules(ctx context.Context, q Querier, f RuleFilter) ([]RuleRow, error) 
 		w.add("r.operation = ?", f.Operation)
 	}
 	equal(w, "r.is_default", f.IsDefault)
+	if f.Rack != 0 {
+		w.add("r.id in (select rule_id from rack_rules where rack_id = ?)", f.Rack)
+	}
 	w.args = append(w.args, f.Limit, f.SiteNames)
 	hold := ""
 	if f.ForShare {
