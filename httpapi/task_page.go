@@ -208,14 +208,14 @@ func (p *pages) fresh(parts []livePart, last map[string]string) (map[string]stri
 // followTaskFromPage tells the page of a task how it goes: what it shows then, as
 // the page itself would.
 func (s *Server) followTaskFromPage(w http.ResponseWriter, r *request) error {
-	last := map[string]string{}
-	return s.followTaskBy(w, r, func(ctx context.Context, row *store.TaskRow) (any, error) {
+	before := map[string]string{}
+	return s.followTaskBy(w, r, func(ctx context.Context, row *store.TaskRow, last bool) (any, error) {
 		shown, err := s.showsTask(ctx, row)
 		if err != nil {
 			return nil, err
 		}
-		now, err := s.pages.fresh(shown.parts(), last)
-		if err != nil || len(now) == 0 {
+		now, err := s.pages.fresh(shown.parts(), before)
+		if err != nil || len(now) == 0 && !last {
 			return nil, err
 		}
 		return partsView{now}, nil

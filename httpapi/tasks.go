@@ -281,20 +281,20 @@ func (s *Server) cancelTask(r *request) (*reply, error) {
 	return &reply{status: http.StatusAccepted, body: s.viewTask(&row)}, nil
 }
 
-// taskTeller gives what a watcher of a task is told now, of which everything was
-// told before but what is new; nil: there is nothing new.
-type taskTeller func(ctx context.Context, row *store.TaskRow) (any, error)
+// taskTeller gives what a watcher of a task is told now; nil, which the last time
+// it is not: there is nothing new.
+type taskTeller func(ctx context.Context, row *store.TaskRow, last bool) (any, error)
 
 // followTask tells how a task goes until it has ended: each event holds the whole
 // report.
 func (s *Server) followTask(w http.ResponseWriter, r *request) error {
-	var last reportView
-	return s.followTaskBy(w, r, func(ctx context.Context, row *store.TaskRow) (any, error) {
+	var before reportView
+	return s.followTaskBy(w, r, func(ctx context.Context, row *store.TaskRow, last bool) (any, error) {
 		now, err := s.report(ctx, row)
-		if err != nil || reflect.DeepEqual(now, last) {
+		if err != nil || !last && reflect.DeepEqual(now, before) {
 			return nil, err
 		}
-		last = now
+		before = now
 		return now, nil
 	})
 }
@@ -319,7 +319,7 @@ func (s *Server) followTaskBy(w http.ResponseWriter, r *request, tell taskTeller
 		return err
 	}
 	defer leave()
-	whole, err := tell(r.Context(), &row)
+	whole, err := tell(r.Context(), &row, false)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (s *Server) followTaskBy(w http.ResponseWriter, r *request, tell taskTeller
 		if row, err = s.task(r); err != nil {
 			return nil // it connects anew and learns why
 		}
-		told, err := tell(r.Context(), &row)
+		told, err := tell(r.Context(), &row, row.Status.Ended())
 		switch {
 		case err != nil:
 			return nil
