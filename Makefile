@@ -13,9 +13,8 @@ FACTS  ?=
 DEV_FLAGS ?=
 # More flags of `go test`, such as TEST_FLAGS="-run Holds -v".
 TEST_FLAGS ?=
-# The packages that `make test` tests, and how many at a time: those of commands wait most of theirs.
+# The packages that `make test` tests.
 TEST ?= ./...
-TEST_AT_ONCE ?= $(shell echo $$(( ($$(nproc 2>/dev/null || echo 2) * 3 + 1) / 2 )))
 
 POSTGRES_VERSION := 18.4.0
 POSTGRES_ARCH    := $(if $(filter aarch64 arm64,$(shell uname -m)),arm64v8,amd64)
@@ -70,7 +69,7 @@ generate: ## Write the generated files anew.
 	$(GO) generate ./facts ./jobs/codes
 
 test: ## Every test that needs no other system than PostgreSQL's programs.
-	$(GO) test -race -p $(TEST_AT_ONCE) -timeout 20m $(TEST_FLAGS) $(TEST)
+	$(GO) test -race -timeout 20m $(TEST_FLAGS) $(TEST)
 
 test-peers: ## The adapters and the whole against a real Ironic and real SLURMs; needs root.
 	testdata/peers/run.sh $(TEST_FLAGS)

@@ -17,6 +17,10 @@ import (
 // start together do it once.
 const seedLock = 0x6d757374657202
 
+// seedTries is how often another replica is waited for: to load the first policies
+// takes it seconds, on a busy machine more than one wait for a lock.
+const seedTries = 12
+
 // Seed is what a database begins with. What is there already stays.
 type Seed struct {
 	Policies fs.FS            // a whole bundle, activated where none is active
@@ -31,8 +35,15 @@ func (s Seed) Apply(ctx context.Context, db *store.DB, policy *devices.Policy, l
 		return fmt.Errorf("seed the database: %w", err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(seedLock)); err != nil {
-		return fmt.Errorf("seed the database: %w", err)
+	for tries := 1; ; tries++ { // each as long as the connection's lock_timeout
+		_, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(seedLock))
+		if err == nil {
+			break
+		}
+		if !store.LockTimedOut(err) || tries == seedTries {
+			return fmt.Errorf("seed the database: %w", err)
+		}
+		log.Info("waits for the replica that seeds the database")
 	}
 	defer func() {
 		// A connection that could not give the lock back is of no more use.
