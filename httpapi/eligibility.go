@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/jobs"
@@ -51,6 +54,36 @@ type deviceEligibility struct {
 	Site     *string       `json:"site"`
 	Eligible bool          `json:"eligible"`
 	Refusals []refusalView `json:"refusals"`
+}
+
+// sharedReason is why devices are refused, all of them alike.
+type sharedReason struct {
+	refusalView
+	Names []string
+}
+
+// Reasons gives the refusals of the devices, each once with the devices that it
+// is of.
+func (v *eligibilityView) Reasons() []sharedReason {
+	var all []sharedReason
+	for i := range v.Devices {
+		d := &v.Devices[i]
+		name := "a device"
+		switch {
+		case d.Name != nil:
+			name = *d.Name
+		case d.ID != nil:
+			name = fmt.Sprintf("device %d", *d.ID)
+		}
+		for _, r := range d.Refusals {
+			at := slices.IndexFunc(all, func(one sharedReason) bool { return reflect.DeepEqual(one.refusalView, r) })
+			if at < 0 {
+				at, all = len(all), append(all, sharedReason{refusalView: r})
+			}
+			all[at].Names = append(all[at].Names, name)
+		}
+	}
+	return all
 }
 
 // checkEligibility refuses nothing itself: whatever is wrong with the question

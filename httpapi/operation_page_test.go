@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/httpapi"
@@ -76,7 +77,8 @@ func TestCustomersAreToldOfBeforeARackIsOperated(t *testing.T) {
 	page := fmt.Sprintf("/ui/racks/%d/", rack)
 	v := w.visit(append([]string{httpapi.OperationForce}, operates...)...)
 	form := v.open(page).forms()["operations"]
-	v.send(form, "operation", "power_off", "reason", "CHG-1").says(http.StatusConflict, "instance_present", "r1-c1", "policies/eligibility/operations.cue:")
+	w.exec("update devices set operational_status = 'in_use' where id = $1", of["c2"])
+	v.send(form, "operation", "power_off", "reason", "CHG-1").says(http.StatusConflict, "instance_present", "r1-c1 , r1-c2", "policies/eligibility/operations.cue:")
 	if a := v.send(form, "operation", "power_off", "reason", "CHG-1", "override", "they know"); a.Status != http.StatusSeeOther {
 		t.Fatalf("answered %d %s", a.Status, a.text())
 	}
@@ -160,6 +162,70 @@ func TestRulesAreShownAsStagesAndWhereTheyApply(t *testing.T) {
 	}
 }
 
+// A whole rack is watched to its end in a real browser, by somebody whose focus
+// stays where it is.
+func TestAWholeRackIsWatchedInABrowser(t *testing.T) {
+	w := newWorld(t, func(d *httpapi.Deps) { d.Clock = time.Now })
+	b := startBrowser(t)
+	rack, of := w.whole(w.hall(), "r1")
+	task := int64(firstTask(w.operate("power", fields{"operation": "power_off", "racks": []any{rack}}))["id"].(float64))
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	b.open(fmt.Sprintf("%s/ui/login/?token=%s", server.URL, w.token))
+	b.shows("document.querySelector('h1').innerText", "Fleet")
+	b.visit(fmt.Sprintf("%s/ui/operations/tasks/%d/", server.URL, task))
+	b.shows("String(document.querySelectorAll('.chart tr.component').length)", "35")
+	b.shows("document.querySelector('#chart-scale').innerText", "nothing has started")
+	b.run("window.loaded = 'once'; document.querySelector('.chart tr.component a').focus()")
+	_, err := w.racks.Begin(w.ctx(), fleet.TaskHolder(task))
+	must(t, err)
+	for stage, kind := range []string{"compute", "nvswitch", "powershelf"} {
+		e := operations.Entry{Stage: stage + 1, ComponentType: kind, Phase: "main", Action: "PowerControl", Status: fleet.EntryRunning}
+		for _, e.Device = range of[kind] {
+			must(t, w.racks.Note(w.ctx(), task, e))
+		}
+		row := fmt.Sprintf("document.querySelector('#chart-%d-%s').innerText", stage+1, kind)
+		b.shows(row, fmt.Sprintf("%d running", len(of[kind])))
+		e.Status, e.Attempts = fleet.EntrySucceeded, 2
+		for _, e.Device = range of[kind] {
+			must(t, w.racks.Note(w.ctx(), task, e))
+			must(t, w.racks.Component(w.ctx(), task, e.Device, operations.ComponentState{Status: fleet.DeviceRunning, Phase: "stage", LastState: "off"}))
+		}
+		b.shows(row, fmt.Sprintf("%d succeeded", len(of[kind])))
+		b.shows("String(document.querySelectorAll('.chart tr.component rect.succeeded').length > 0)", "true")
+	}
+	b.shows("document.activeElement.innerText", "r1-c01")
+	must(t, w.racks.Finish(w.ctx(), fleet.TaskHolder(task), jobs.Ending{Status: fleet.DeviceSucceeded}))
+	b.shows("document.querySelector('h1').innerText", "succeeded")
+	b.shows("String(document.querySelectorAll('form').length)", "0")
+	b.shows("String(document.querySelectorAll('.chart tr.component rect.succeeded').length)", "35")
+	b.shows("document.activeElement.innerText + window.loaded", "r1-c01once")
+	if len(b.errors) > 0 {
+		t.Errorf("the browser says %v", b.errors)
+	}
+	if n := len(w.visit(operates...).open(fmt.Sprintf("/ui/operations/tasks/%d/", task)).Body); n > 100<<10 {
+		t.Errorf("the page of 35 components has %d bytes", n)
+	} else {
+		t.Logf("%d bytes", n)
+	}
+}
+
+// What waits for others says so, with its whole plan; of one that took long the
+// scale is in hours.
+func TestATasksPageTellsOfWaitingAndOfALongWay(t *testing.T) {
+	w := newWorld(t)
+	rack, of := w.rack(w.hall(), "r1")
+	long := int64(firstTask(w.operate("power", fields{"operation": "power_off", "racks": []any{rack}, "exclude": []any{of["c2"]}}))["id"].(float64))
+	queued := int64(firstTask(w.operate("power", fields{"operation": "power_on", "racks": []any{rack}, "conflict": "queue"}))["id"].(float64))
+	v := w.visit(operates...)
+	v.open(fmt.Sprintf("/ui/operations/tasks/%d/", queued)).says(http.StatusOK, "queued", "Others hold devices of the rack", "the next in the queue", "expires at", "nothing has started", "r1-c1 not started yet", "Cancel the task")
+	v.open("/ui/operations/?status=queued").says(http.StatusOK, "next in the queue")
+	w.fails(long, of["c1"], of["p1"])
+	w.exec("update tasks set started_at = started_at - interval '5 hours' where id = $1", long)
+	must(t, w.racks.OverBudget(w.ctx(), long))
+	v.open(fmt.Sprintf("/ui/operations/tasks/%d/", long)).says(http.StatusOK, "0s 1h 2h 3h 4h", "Over its budget since", "it goes on", "Left out: r1-c2", "by the rule")
+}
+
 // A task is followed to its end in a real browser, and nothing is loaded again.
 func TestATaskIsFollowedInABrowser(t *testing.T) {
 	w := newWorld(t)
@@ -187,4 +253,30 @@ func TestATaskIsFollowedInABrowser(t *testing.T) {
 	if len(b.errors) > 0 {
 		t.Errorf("the browser says %v", b.errors)
 	}
+}
+
+// whole makes a rack of 18 compute trays, 9 NVLink switch trays and 8 shelves, and
+// gives their ids by type.
+func (w *world) whole(site fleet.Site, name string) (int64, map[string][]int64) {
+	w.t.Helper()
+	rack, of := w.rack(site, name+"-x")
+	w.exec("delete from devices where id = any($1)", []int64{of["c1"], of["c2"], of["p1"]})
+	w.exec("update racks set name = $2 where id = $1", rack, name)
+	ids := map[string][]int64{}
+	for _, part := range []struct {
+		kind, class, letter string
+		n                   int
+	}{{"compute", "gpu_compute", "c", 18}, {"nvswitch", "nvswitch", "n", 9}, {"powershelf", "powershelf", "p", 8}} {
+		for i := range part.n {
+			var id int64
+			one := fmt.Sprintf("%s-%s%02d", name, part.letter, i+1)
+			must(w.t, w.db.QueryRow(w.ctx(), `insert into devices (site_id, rack_id, name, name_key, device_class, inventory_status, operational_status, bmc_address)
+				values ($1, $2, $3, $4, $5, 'active', 'quarantine', '10.0.0.1') returning id`, site.ID, rack, one, fleet.NameKey(one), part.class).Scan(&id))
+			ids[part.kind] = append(ids[part.kind], id)
+		}
+		// Enough of the class elsewhere that caps which count shares let a whole rack go.
+		w.exec(`insert into devices (site_id, name, name_key, device_class, inventory_status, operational_status)
+			select $1, $2 || '-s' || n, $2 || '-s' || n, $3, 'active', 'quarantine' from generate_series(1, 100) n`, site.ID, name+part.letter, part.class)
+	}
+	return rack, ids
 }

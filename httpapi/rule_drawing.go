@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/operations"
 	"github.com/musterhq/muster/operations/rule"
 )
 
@@ -33,8 +35,7 @@ type stepDrawing struct {
 	Type        string
 	Components  int
 	Parallel    string
-	Timeout     string
-	Retry       string
+	Tries       string // of what is done with each component; "": nothing is
 	Worst       string
 	State, Says string // of a task's
 	Phases      []phaseDrawing
@@ -82,15 +83,18 @@ func atMost(p rule.Period) string {
 }
 
 func drawStep(s *rule.Step, plan *rule.StepPlan, operation string) stepDrawing {
-	d := stepDrawing{Type: s.ComponentType, Components: plan.Components, Parallel: "all at once", Timeout: s.Timeout.String(), Worst: atMost(plan.Worst), Retry: "one try"}
+	d := stepDrawing{Type: s.ComponentType, Components: plan.Components, Parallel: "all at once", Worst: atMost(plan.Worst)}
 	switch {
 	case s.MaxParallel == 1:
 		d.Parallel = "one after the other"
 	case s.MaxParallel > 1:
 		d.Parallel = fmt.Sprintf("%d at once", s.MaxParallel)
 	}
-	if s.Retry.MaxAttempts > 1 {
-		d.Retry = fmt.Sprintf("%d tries, %s between, ×%g, at most %s", s.Retry.MaxAttempts, s.Retry.InitialInterval, s.Retry.BackoffCoefficient, s.Retry.MaxInterval)
+	if slices.ContainsFunc(s.Actions(), func(a rule.Action) bool { return operations.PerComponent(a.Name) }) {
+		d.Tries = "each try at most " + s.Timeout.String() + "; one try"
+		if s.Retry.MaxAttempts > 1 {
+			d.Tries = fmt.Sprintf("each try at most %s; %d tries, %s between, ×%g, at most %s", s.Timeout, s.Retry.MaxAttempts, s.Retry.InitialInterval, s.Retry.BackoffCoefficient, s.Retry.MaxInterval)
+		}
 	}
 	for _, phase := range phasesOf(s) {
 		p := phaseDrawing{Name: phase.name}

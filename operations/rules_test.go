@@ -155,3 +155,47 @@ func TestABatchIsStoredWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("a wrong batch: %v", err)
 	}
 }
+
+// A rack's rules say what was looked for, what was found first, and why an
+// operation is refused.
+func TestARackTellsWhichRuleApplies(t *testing.T) {
+	w := newWorld(t)
+	rack, _ := w.rack("r1")
+	of := func(operation string) operations.RackRule {
+		t.Helper()
+		all, err := w.svc.RackRules(w.ctx(), rack, nil)
+		must(t, err)
+		for _, one := range all.Rules {
+			if one.Operation.Code == operation {
+				return one
+			}
+		}
+		t.Fatalf("nothing is said of %s", operation)
+		return operations.RackRule{}
+	}
+	if one := of("power_on"); one.Source != operations.SourceBuiltIn || one.Own != nil || one.Default != nil || one.Plan.Worst == 0 {
+		t.Errorf("without any rule: %+v", one)
+	}
+	usual, bound := w.create(steps("power_on", "compute"), true), w.create(steps("power_on", "nvswitch"), false)
+	if one := of("power_on"); one.Source != operations.SourceDefault || one.ID != usual.ID || one.Default == nil || one.Own != nil {
+		t.Errorf("with a default: %+v", one)
+	}
+	_, err := w.svc.Associate(w.ctx(), rack, "power_on", bound.ID, ann, nil)
+	must(t, err)
+	if one := of("power_on"); one.Source != operations.SourceAssociation || one.ID != bound.ID || one.Default.ID != usual.ID || one.Own.ID != bound.ID {
+		t.Errorf("bound: %+v", one)
+	}
+	if one := of("power_off"); one.Source != operations.SourceBuiltIn || one.Own != nil || one.Default != nil {
+		t.Errorf("of another operation: %+v", one)
+	}
+	w.exec(`update operation_rules set rule = '{"version": "v1", "steps": []}' where id = $1`, bound.ID)
+	if one := of("power_on"); !one.Empty || len(one.Rule.Steps) == 0 || one.ID != bound.ID {
+		t.Errorf("without steps: %+v", one)
+	}
+	w.exec(`update operation_rules set rule = '{"version": "v1", "steps": [{"stage": 0}]}' where id = $1`, bound.ID)
+	if one := of("power_on"); one.Refused == nil || one.Source != "" {
+		t.Errorf("not valid: %+v", one)
+	}
+	_, err = w.svc.RackRules(w.ctx(), rack, []string{"annex"})
+	coded(t, err, operations.CodeRackNotFound)
+}
