@@ -9,7 +9,7 @@
 #                     Ironic and a Placement), placement, slurm-bookworm (22.05), slurm-trixie
 #                     (24.11), slurm-forky (26.05), slurm-trixie-e2e (the same again, for the end-to-end
 #                     tests alone), netbox (4.7), redfish (sushy-tools), redfish-validator (DMTF's, run on
-#                     the simulator); default all
+#                     the simulator); default all but slurm-trixie-e2e
 #   SLURM_ROOTS       where unpacked SLURMs are kept between runs (default ~/.cache/muster/slurm-roots)
 #   NETBOX_CACHE      where NetBox's packages are kept (default ~/.cache/muster/netbox)
 #   REDFISH_VENV      where sushy-tools is kept (default ~/.cache/muster/sushy-tools)
@@ -26,7 +26,7 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 root=$(cd "$here/../.." && pwd)
 # The slow ones first.
-peers=${PEERS:-netbox ironic-keystone slurm-trixie slurm-bookworm slurm-forky slurm-trixie-e2e redfish-validator ironic ironic-basic placement redfish}
+peers=${PEERS:-netbox ironic-keystone slurm-trixie slurm-bookworm slurm-forky redfish-validator ironic ironic-basic placement redfish}
 export SLURM_ROOTS=${SLURM_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/slurm-roots}
 export NETBOX_CACHE=${NETBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/netbox}
 export REDFISH_VENV=${REDFISH_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/muster/sushy-tools}
