@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/fleet"
-	"github.com/musterhq/muster/operations"
 	"github.com/musterhq/muster/operations/rule"
 )
 
@@ -28,12 +27,12 @@ func (c *charting) step(stage int, s *rule.Step) []chartRow {
 	for _, p := range phasesOf(s) {
 		for i := range p.actions {
 			a := &p.actions[i]
-			entries := c.entries(entryKey{stage, s.ComponentType, p.name, i, 0}, operations.PerComponent(a.Name))
+			entries := c.entries(entryKey{stage, s.ComponentType, p.name, i, 0}, a.PerComponent())
 			all = append(all, entries...)
 			if i < actionsDrawn {
 				rows = append(rows, c.action(fmt.Sprintf("%s-%s-%d", id, p.name, i), p.name, a, entries))
 			}
-			if operations.PerComponent(a.Name) {
+			if a.PerComponent() {
 				for j, device := range c.of[s.ComponentType] {
 					each[device] = append(each[device], told{p.name + " " + a.Name, entries[j]})
 				}
@@ -157,7 +156,7 @@ func (c *charting) word(status string) string {
 func (c *charting) action(id, phase string, a *rule.Action, entries []*entryView) chartRow {
 	row := chartRow{ID: id, Kind: "action", Label: phase + " " + a.Name, About: saysAction(a, c.rule.Operation)}
 	row.Status, row.Says, row.Bars = c.together(entries)
-	if !operations.PerComponent(a.Name) && len(entries) == 1 {
+	if !a.PerComponent() && len(entries) == 1 {
 		row.Failure = entries[0].Failure
 		if m := entries[0].Message; m != nil && row.Failure == nil {
 			row.Says += ": " + *m

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/musterhq/muster/operations"
 	"github.com/musterhq/muster/operations/rule"
 )
 
@@ -90,7 +89,7 @@ func drawStep(s *rule.Step, plan *rule.StepPlan, operation string) stepDrawing {
 	case s.MaxParallel > 1:
 		d.Parallel = fmt.Sprintf("%d at once", s.MaxParallel)
 	}
-	if slices.ContainsFunc(s.Actions(), func(a rule.Action) bool { return operations.PerComponent(a.Name) }) {
+	if slices.ContainsFunc(s.Actions(), func(a rule.Action) bool { return a.PerComponent() && a.Name != rule.DecommissionControl }) {
 		d.Tries = "each try at most " + s.Timeout.String() + "; one try"
 		if s.Retry.MaxAttempts > 1 {
 			d.Tries = fmt.Sprintf("each try at most %s; %d tries, %s between, ×%g, at most %s", s.Timeout, s.Retry.MaxAttempts, s.Retry.InitialInterval, s.Retry.BackoffCoefficient, s.Retry.MaxInterval)
@@ -148,6 +147,8 @@ func saysAction(a *rule.Action, operation string) string {
 		}
 	case rule.Sleep:
 		add("%s", p.Duration)
+	case rule.DecommissionControl:
+		add("one try of 5m")
 	case rule.FirmwareControl:
 		add("looks every %s for %s", p.PollInterval, p.PollTimeout)
 	}

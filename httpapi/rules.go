@@ -283,6 +283,9 @@ func (s *Server) planRule(r *request) (*reply, error) {
 		if err != nil {
 			return nil, refusedRule(err, "/rule")
 		}
+		if len(checked.Rules) != 1 {
+			return nil, refuse(http.StatusUnprocessableEntity, operations.CodeRuleInvalid, "a plan is of one rule, and this is a batch of %d", len(checked.Rules))
+		}
 		given = &checked.Rules[0]
 	}
 	p, err := s.Operations.PlanRack(r.Context(), in.RackID, in.Operation, given, r.principal.Sites)

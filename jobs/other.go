@@ -15,11 +15,17 @@ import (
 // Other is work that is no workflow of the catalogue and holds its devices alone,
 // as an exclusive job does: an operation on racks.
 type Other struct {
-	Name       string   // by which caps and breakers count it
-	Policies   []string // all of whose gates decide
-	Disruptive bool
+	Name       string         // by which caps and breakers count it
 	Parameters map[string]any // that the policies know
 	MayWait    bool           // a rack of which others hold a device waits, which is no refusal
+	Parts      []Part         // no device is in two
+}
+
+// Part is devices that are judged by the same.
+type Part struct {
+	Devices    []fleet.Device
+	Policies   []string // all of whose gates decide
+	Disruptive bool     // they count under the caps
 }
 
 // Judge tells, with the rows of all devices held, whether other work may have
@@ -27,10 +33,17 @@ type Other struct {
 // others hold a device, where those may wait, are given with the refusal that
 // names the holder and count under no cap; the caps of the rest stay locked until
 // the end of tx.
-func (s *Service) Judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, o Other, all []fleet.Device) (Report, map[int64]Refusal, error) {
+func (s *Service) Judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, o Other) (Report, map[int64]Refusal, error) {
+	var all, taken []fleet.Device
+	for _, p := range o.Parts {
+		all = append(all, p.Devices...)
+		if p.Disruptive {
+			taken = append(taken, p.Devices...)
+		}
+	}
 	a := &admission{
 		report:   Report{Workflow: o.Name, Available: true, BundleVersion: by.Bundle.Version(), At: s.clock(), Parameters: o.Parameters, Devices: make([]Verdict, len(all))},
-		workflow: &engine.Workflow{Slug: o.Name, Contention: engine.Exclusive, Disruptive: o.Disruptive},
+		workflow: &engine.Workflow{Slug: o.Name, Contention: engine.Exclusive, Disruptive: len(taken) > 0},
 		at:       map[int64][]int{}, held: map[int64]string{}, racks: map[int64]string{}, stamps: map[int64]map[string]any{}, siteIs: map[string]any{}, site: by.Site.ID,
 	}
 	for i := range all {
@@ -38,10 +51,12 @@ func (s *Service) Judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, o
 		a.at[d.ID] = []int{i}
 		a.report.Devices[i] = Verdict{Ref: Ref{ID: d.ID}, ID: d.ID, Name: d.Name, Site: by.Site.Spec.Name}
 	}
-	for _, slug := range o.Policies {
-		a.policy, a.selected = by.Bundle.Admission(slug, o.Parameters), nil
-		if err := a.judge(ctx, tx, by, all); err != nil {
-			return Report{}, nil, err
+	for _, p := range o.Parts {
+		for _, slug := range p.Policies {
+			a.policy, a.selected = by.Bundle.Admission(slug, o.Parameters), nil
+			if err := a.judge(ctx, tx, by, p.Devices); err != nil {
+				return Report{}, nil, err
+			}
 		}
 	}
 	for i := range a.report.Devices { // policies that say the same say it once
@@ -49,14 +64,13 @@ func (s *Service) Judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, o
 		v.Refusals = once(v.Refusals)
 	}
 	waiting := map[int64]Refusal{}
-	free := all
 	if o.MayWait {
 		held, err := heldRacks(ctx, tx, all)
 		if err != nil {
 			return Report{}, nil, err
 		}
 		waiting = held
-		free = slices.DeleteFunc(slices.Clone(all), func(d fleet.Device) bool { _, waits := held[d.RackID]; return waits })
+		taken = slices.DeleteFunc(taken, func(d fleet.Device) bool { _, waits := held[d.RackID]; return waits })
 	} else if err := a.conflicts(ctx, tx, namesOf(all)); err != nil {
 		return Report{}, nil, err
 	}
@@ -64,7 +78,13 @@ func (s *Service) Judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, o
 		return Report{}, nil, err
 	}
 	l := s.limits(by.Bundle)
-	return a.report, waiting, a.caps(ctx, tx, &l, by.Site.Spec.Name, free, true)
+	return a.report, waiting, a.caps(ctx, tx, &l, by.Site.Spec.Name, taken, true)
+}
+
+// Held reports whether others hold one of some devices.
+func (s *Service) Held(ctx context.Context, q store.Querier, all []fleet.Device) (bool, error) {
+	held, err := heldRacks(ctx, q, all)
+	return len(held) > 0, err
 }
 
 // heldRacks tells of which racks others hold a device.

@@ -155,6 +155,7 @@ create trigger task_components_keep_what_ended before update or delete on task_c
 create trigger task_entries_keep_what_ended before update or delete on task_entries for each row execute function keep_what_ended();
 
 -- +goose Down
+delete from device_locks where holder like 'task/%';
 delete from executions where task_id is not null;
 alter table executions
 	drop column task_id,

@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,11 +19,9 @@ import (
 
 // Component is a device that a task is for.
 type Component struct {
-	Device            int64
-	Name              string
-	Type              string // compute, nvswitch, powershelf
-	BMCAddress        string // "": the inventory knows none
-	InfrastructureRef string // Ironic node UUID, "" for none
+	Device int64
+	Name   string
+	Type   string // compute, nvswitch, powershelf
 }
 
 // Begun tells a task's first activity what it works on.
@@ -30,14 +29,11 @@ type Begun struct {
 	Runs          bool // false: nothing is to be done
 	Task          int64
 	Site          string
-	Rack          int64
-	RackName      string
 	OperationType string
 	Operation     string
 	Rule          rule.Rule
 	Components    []Component // by type and id
 	Beside        []Component // those of the rack that nothing is done to, what was left out by name apart
-	Absent        []string    // types of the rule that the task has no component of
 	Firmware      []Firmware
 	Override      bool          // machines may be taken from their customers
 	Worst         time.Duration // past which it is over its budget
@@ -80,11 +76,17 @@ func (s *Service) barred(ctx context.Context, tx pgx.Tx, t *fleet.Task, workflow
 	as, code, message := fleet.TaskCancelled, codes.Failure(""), "cancelled before its work began"
 	if t.CancelRequestedAt.IsZero() {
 		names, err := store.UnworkableComponents(ctx, tx, t.ID)
-		if err != nil || len(names) == 0 {
+		if err != nil {
 			return false, err
 		}
 		as, code = fleet.TaskFailed, codes.DeviceInventoryOnly
 		message = strings.Join(names, ", ") + " became inventory-only, or left the inventory, before the work began"
+		if len(names) == 0 {
+			code = codes.RackChanged
+			if message, err = s.changed(ctx, tx, t); err != nil || message == "" {
+				return false, err
+			}
+		}
 	}
 	if err := store.CloseExecutions(ctx, tx, []string{workflowID}); err != nil {
 		return false, err
@@ -92,8 +94,50 @@ func (s *Service) barred(ctx context.Context, tx pgx.Tx, t *fleet.Task, workflow
 	return true, s.end(ctx, tx, t, as, string(code), message)
 }
 
+// changed says what of a task's rack is not as it was judged, "" if nothing: a
+// component that left it, or a device that the task would hold and does not.
+func (s *Service) changed(ctx context.Context, tx pgx.Tx, t *fleet.Task) (string, error) {
+	bundle := s.current()
+	if bundle == nil {
+		return "", errNoPolicies
+	}
+	now, _, refused, err := s.revive(ctx, tx, bundle, t)
+	if err != nil || refused != nil {
+		message := ""
+		if refused != nil {
+			message = refused.Message
+		}
+		return message, err
+	}
+	locks, err := store.LocksOf(ctx, tx, now.locks)
+	if err != nil {
+		return "", err
+	}
+	var strange []int64
+	for _, id := range now.locks {
+		if !slices.ContainsFunc(locks, func(l fleet.DeviceLock) bool { return l.DeviceID == id && l.Holder == t.Holder() }) {
+			strange = append(strange, id)
+		}
+	}
+	if len(strange) == 0 {
+		return "", nil
+	}
+	found, err := store.DevicesByID(ctx, tx, strange)
+	if err != nil {
+		return "", err
+	}
+	names := make([]string, len(found))
+	for i := range found {
+		names[i] = found[i].Name
+	}
+	return "the operation would take " + strings.Join(names, ", ") + ", which came to the rack after it was admitted: submit it again", nil
+}
+
+// errNoPolicies is that nothing says yet what is a component; Temporal tries again.
+var errNoPolicies = errors.New("the policies are not loaded yet")
+
 func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, error) {
-	b := Begun{Runs: true, Task: t.ID, Rack: t.RackID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst, Override: t.OverrideReason != ""}
+	b := Begun{Runs: true, Task: t.ID, OperationType: t.OperationType, Operation: t.Operation, Worst: t.Worst, Override: t.OverrideReason != ""}
 	var err error
 	if b.Rule, err = ruleOf(t); err != nil {
 		return Begun{}, err
@@ -108,27 +152,7 @@ func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, e
 	ids := make([]int64, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].DeviceID
-	}
-	all, err := store.DevicesByID(ctx, tx, ids)
-	if err != nil {
-		return Begun{}, err
-	}
-	byID := map[int64]*fleet.Device{}
-	for i := range all {
-		byID[all[i].ID] = &all[i]
-	}
-	there := map[string]bool{}
-	for i := range rows {
-		c := Component{Device: rows[i].DeviceID, Name: rows[i].Name, Type: rows[i].Type}
-		if d := byID[c.Device]; d != nil {
-			c.BMCAddress, c.InfrastructureRef = d.BMCAddress, d.InfrastructureRef
-		}
-		b.Components, there[c.Type] = append(b.Components, c), true
-	}
-	for i := range b.Rule.Steps {
-		if kind := b.Rule.Steps[i].ComponentType; !there[kind] && !slices.Contains(b.Absent, kind) {
-			b.Absent = append(b.Absent, kind)
-		}
+		b.Components = append(b.Components, Component{Device: rows[i].DeviceID, Name: rows[i].Name, Type: rows[i].Type})
 	}
 	if b.Beside, err = s.beside(ctx, tx, t, ids); err != nil {
 		return Begun{}, err
@@ -137,15 +161,15 @@ func (s *Service) begun(ctx context.Context, tx pgx.Tx, t *fleet.Task) (Begun, e
 	if err != nil || len(racks) == 0 {
 		return Begun{}, err
 	}
-	b.Site, b.RackName = racks[0].Site, racks[0].Name
+	b.Site = racks[0].Site
 	return b, nil
 }
 
 // beside lists the components of a task's rack that the task is not for.
 func (s *Service) beside(ctx context.Context, tx pgx.Tx, t *fleet.Task, own []int64) ([]Component, error) {
 	bundle := s.current()
-	if bundle == nil { // the policies say what is a component
-		return nil, nil
+	if bundle == nil {
+		return nil, errNoPolicies
 	}
 	of, err := store.DevicesOfRacks(ctx, tx, []int64{t.RackID})
 	if err != nil {
@@ -156,7 +180,7 @@ func (s *Service) beside(ctx context.Context, tx pgx.Tx, t *fleet.Task, own []in
 		d := &of[i]
 		kind := bundle.ComponentType(d.Class)
 		if kind != "" && !d.InventoryOnly && !slices.Contains(own, d.ID) && !slices.Contains(t.Excluded, d.ID) {
-			all = append(all, Component{Device: d.ID, Name: d.Name, Type: kind, BMCAddress: d.BMCAddress, InfrastructureRef: d.InfrastructureRef})
+			all = append(all, Component{Device: d.ID, Name: d.Name, Type: kind})
 		}
 	}
 	return all, nil
@@ -187,7 +211,7 @@ func plannedStep(step *rule.Step, of map[string][]int64) []fleet.TaskEntry {
 			if len(of[step.ComponentType]) == 0 {
 				e.Status, e.Message = fleet.EntrySkipped, "the rack has no component of this type that the task is for"
 			}
-			if e.Status == fleet.EntrySkipped || !PerComponent(a.Name) {
+			if e.Status == fleet.EntrySkipped || !a.PerComponent() {
 				all = append(all, e)
 				continue
 			}
@@ -201,14 +225,4 @@ func plannedStep(step *rule.Step, of map[string][]int64) []fleet.TaskEntry {
 	phase(PhaseMain, step.Main)
 	phase(PhasePost, step.Post...)
 	return all
-}
-
-// PerComponent tells whether an action has one entry a component; the others have
-// one of the whole phase.
-func PerComponent(action string) bool {
-	switch action {
-	case rule.PowerControl, rule.FirmwareControl, rule.GetPowerStatus, rule.DecommissionControl:
-		return true
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package operations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -100,6 +101,7 @@ const waitedOut = "others held devices of the rack for longer than it was to wai
 // Expire ends what was not handed to Temporal in time and what has waited long
 // enough for others, up to most of each, and tells of how many.
 func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
+	var errs []error
 	for _, late := range []struct {
 		find    func(context.Context, store.Querier, int) ([]int64, error)
 		as      fleet.TaskStatus
@@ -112,9 +114,9 @@ func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 	} {
 		ids, err := late.find(ctx, s.db, most)
 		if err != nil {
-			return n, err
+			errs = append(errs, err)
 		}
-		for _, id := range ids {
+		for _, id := range ids { // one that is held keeps no other from its end
 			ended := false
 			if err := s.db.Tx(ctx, func(tx pgx.Tx) error {
 				t, err := store.LockTask(ctx, tx, id)
@@ -124,12 +126,12 @@ func (s *Service) Expire(ctx context.Context, most int) (n int, err error) {
 				ended, err = s.recall(ctx, tx, &t, late.as, late.code, late.message)
 				return err
 			}); err != nil {
-				return n, fmt.Errorf("expire task %d: %w", id, err)
+				errs = append(errs, fmt.Errorf("expire task %d: %w", id, err))
 			}
 			if ended {
 				n++
 			}
 		}
 	}
-	return n, nil
+	return n, errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/musterhq/muster/devices"
+	"github.com/musterhq/muster/engine"
 	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/operations/rule"
@@ -91,7 +92,7 @@ func (s *Service) promoteFirst(ctx context.Context, site, rack int64) (decided b
 		}
 		return store.Notify(ctx, tx, store.TasksChannel, t.ID)
 	})
-	if errors.Is(err, store.ErrLockConflict) { // it waits on
+	if errors.Is(err, store.ErrLockConflict) || store.LockTimedOut(err) { // it waits on
 		return false, nil
 	}
 	return decided, err
@@ -99,7 +100,7 @@ func (s *Service) promoteFirst(ctx context.Context, site, rack int64) (decided b
 
 // again judges a waiting task as a submission is judged, with what it touches held.
 func (s *Service) again(ctx context.Context, tx pgx.Tx, by *devices.Admission, t *fleet.Task) (task *fleet.Task, refused *jobs.Refusal, locks []int64, waits bool, err error) {
-	anew, firmware, refused, err := s.revive(ctx, tx, by, t)
+	anew, firmware, refused, err := s.revive(ctx, tx, by.Bundle, t)
 	if err != nil || refused != nil {
 		return t, refused, nil, false, err
 	}
@@ -109,6 +110,9 @@ func (s *Service) again(ctx context.Context, tx pgx.Tx, by *devices.Admission, t
 	}
 	if !anew.hold(held) {
 		return t, nil, nil, true, nil // they change at this instant
+	}
+	if waits, err = s.jobs.Held(ctx, tx, held); err != nil || waits { // what else forbids it may have passed when its turn comes
+		return t, nil, nil, waits, err
 	}
 	report := jobs.Report{Workflow: t.Operation}
 	report.Refusals = anew.check(by.Bundle, &pick{}, firmware, s.options.Managers)
@@ -125,15 +129,20 @@ func (s *Service) again(ctx context.Context, tx pgx.Tx, by *devices.Admission, t
 
 // revive makes the target of a stored task: its rule as it was resolved, its
 // components as they are now.
-func (s *Service) revive(ctx context.Context, tx pgx.Tx, by *devices.Admission, t *fleet.Task) (*target, []Firmware, *jobs.Refusal, error) {
-	out := &target{rack: store.Rack{ID: t.RackID, SiteID: t.SiteID, Name: fmt.Sprint(t.RackID)}, types: map[int64]string{}, excluded: t.Excluded}
-	var firmware []Firmware
-	if err := json.Unmarshal(t.Firmware, &firmware); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the firmware of task %d: %w", t.ID, err)
+func (s *Service) revive(ctx context.Context, tx pgx.Tx, bundle *engine.Bundle, t *fleet.Task) (*target, []Firmware, *jobs.Refusal, error) {
+	out := &target{rack: store.Rack{ID: t.RackID, SiteID: t.SiteID}, types: map[int64]string{}, excluded: t.Excluded}
+	racks, err := store.FindRacks(ctx, tx, []int64{t.RackID}, nil, nil, "")
+	if err != nil || len(racks) == 0 {
+		return nil, nil, &jobs.Refusal{Code: CodeRackNotFound, Message: fmt.Sprintf("rack %d is not there any more", t.RackID)}, err
 	}
-	var err error
-	if out.resolved.Rule, err = ruleOf(t); err != nil {
-		return nil, nil, nil, err
+	out.rack = racks[0]
+	var firmware []Firmware
+	err = json.Unmarshal(t.Firmware, &firmware)
+	if err == nil {
+		out.resolved.Rule, err = ruleOf(t)
+	}
+	if err != nil { // another version wrote it: this one never reads it
+		return nil, nil, &jobs.Refusal{Code: CodeRuleInvalid, Message: err.Error()}, nil
 	}
 	rows, err := store.TaskComponents(ctx, tx, t.ID)
 	if err != nil {
@@ -151,7 +160,7 @@ func (s *Service) revive(ctx context.Context, tx pgx.Tx, by *devices.Admission, 
 		out.components = append(out.components, of[at])
 		out.types[rows[i].DeviceID] = rows[i].Type
 	}
-	out.settle(by.Bundle, of)
+	out.settle(bundle, of)
 	return out, firmware, nil, nil
 }
 

@@ -136,8 +136,10 @@ func (s *Service) complete(r *Request, bundle *engine.Bundle) ([]jobs.Refusal, e
 	if n := len(r.Racks); n == 0 || n > MaxRacks {
 		bad("racks", fmt.Sprint(n), fmt.Sprintf("1 to %d", MaxRacks), "a request is for 1 to %d racks", MaxRacks)
 	}
-	if len(r.Components) > MaxNamed || len(r.Exclude) > MaxNamed {
-		bad("components", "", fmt.Sprintf("at most %d", MaxNamed), "a request names at most %d components", MaxNamed)
+	for path, n := range map[string]int{"components": len(r.Components), "exclude": len(r.Exclude)} {
+		if n > MaxNamed {
+			bad(path, fmt.Sprint(n), fmt.Sprintf("at most %d", MaxNamed), "a request names at most %d components", MaxNamed)
+		}
 	}
 	s.firmware(r, bad)
 	if r.Reason == "" {
@@ -168,16 +170,20 @@ func (s *Service) firmware(r *Request, bad func(path, actual, expected, format s
 		if !slices.Contains(types, f.ComponentType) {
 			bad(path+".component_type", f.ComponentType, strings.Join(types, ", "), "%q is no component type", f.ComponentType)
 		}
-		if key := f.ComponentType + " " + f.URI; seen[key] {
-			bad(path, f.URI, "another image", "the image is there twice")
-		} else {
-			seen[key] = true
+		if seen[f.ComponentType] {
+			bad(path+".component_type", f.ComponentType, "one image for each component type", "there are two images for %s: give one here, and submit the other when it is through", f.ComponentType)
 		}
+		seen[f.ComponentType] = true
 		if u, err := url.Parse(f.URI); err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Host == "" || u.User != nil {
 			bad(path+".uri", "", "http(s)://host/path without a password", "the image is fetched by an address of http or https that holds no password")
 		}
 		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
 			bad(path+".sha256", f.SHA256, "64 hexadecimal digits", "sha256 is the image's checksum, in 64 hexadecimal digits")
+		}
+		for part, version := range f.Versions {
+			if part == "" || version == "" || store.Clean(part) != part || store.Clean(version) != version {
+				bad(path+".versions", fmt.Sprintf("%q: %q", part, version), "texts", "a part and its version are texts that are not empty and hold no control characters")
+			}
 		}
 		if len(f.Versions) == 0 {
 			bad(path+".versions", "", "at least one version", "versions says what is read back afterwards: without it nothing shows that the update took")

@@ -126,6 +126,13 @@ func (s *Service) PlanRack(ctx context.Context, rack int64, operation string, gi
 		p = RackPlan{}
 		if given != nil {
 			p.Resolved = Resolved{Rule: *given}
+			if o, ok := bundle.Operation(given.Operation); ok && len(given.Steps) == 0 { // they are the built-in rule's
+				shipped, err := s.builtIn(o)
+				if err != nil {
+					return err
+				}
+				p.Rule.Steps, p.Empty = shipped.Steps, true
+			}
 		} else {
 			o, ok := bundle.Operation(operation)
 			if !ok {

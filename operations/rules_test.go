@@ -2,9 +2,12 @@ package operations_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/musterhq/muster/fleet"
 	"github.com/musterhq/muster/operations"
 	"github.com/musterhq/muster/operations/rule"
 	"github.com/musterhq/muster/store"
@@ -50,6 +53,40 @@ func TestTheRuleThatAppliesIsTheNearest(t *testing.T) {
 }
 
 // Whatever a rule in the database has become, nothing else is done in its place.
+// A default that takes the place of another one while a request waits for its row
+// applies: never the built-in rule.
+func TestASubmissionBesideANewDefaultGoesByIt(t *testing.T) {
+	w := newWorld(t)
+	rack, _ := w.rack("r")
+	text := `{"name": %q, "operation_type": "power_control", "operation": "power_off", "steps": [{"component_type": "compute", "stage": 1, "main_operation": {"name": "PowerControl"}}]}`
+	w.create(rule.Document{Data: fmt.Appendf(nil, text, "a")}, true)
+	b := w.create(rule.Document{Data: fmt.Appendf(nil, text, "b")}, false).ID
+	tx, err := w.db.Begin(w.ctx())
+	must(t, err)
+	defer func() { _ = tx.Rollback(w.ctx()) }()
+	_, err = store.SetDefaultRule(w.ctx(), tx, b, "ann")
+	must(t, err)
+	got := make(chan fleet.Task, 1)
+	go func() {
+		done, err := w.svc.Submit(w.ctx(), power("power_off", rack))
+		if err != nil || len(done.Tasks) == 0 {
+			t.Error(err)
+			got <- fleet.Task{}
+			return
+		}
+		got <- done.Tasks[0]
+	}()
+	for deadline := time.Now().Add(time.Minute); value[int](w, "select count(*) from pg_locks where not granted") == 0; <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the submission does not wait for the rule")
+		}
+	}
+	must(t, tx.Commit(w.ctx()))
+	if task := <-got; task.RuleID != b || task.RuleSource != operations.SourceDefault {
+		t.Errorf("it goes by rule %d, %s, want %d", task.RuleID, task.RuleSource, b)
+	}
+}
+
 func TestARuleThatIsNotValidIsNotPassedBy(t *testing.T) {
 	w := newWorld(t)
 	rack, _ := w.rack("r1")

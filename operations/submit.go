@@ -161,7 +161,7 @@ func (s *Service) admit(ctx context.Context, tx pgx.Tx, by *devices.Admission, r
 	tasks := make([]fleet.Task, len(targets)) // zero: to be made
 	var fresh []*target
 	for i, t := range targets {
-		if tasks[i], err = store.OpenTaskLike(ctx, tx, t.rack.ID, t.identity(r.Firmware)); errors.Is(err, store.ErrNotFound) {
+		if tasks[i], err = store.OpenTaskLike(ctx, tx, t.rack.ID, t.identity(r.Firmware, r.overrides())); errors.Is(err, store.ErrNotFound) {
 			fresh = append(fresh, t)
 		} else if err != nil {
 			return Submitted{}, err
@@ -287,28 +287,22 @@ func strangers(found []fleet.Device, refs []jobs.Ref, path string, report *jobs.
 // judge asks about every device that the tasks lock. It adds to the report, and
 // gives the racks that have to wait where they may.
 func (s *Service) judge(ctx context.Context, tx pgx.Tx, by *devices.Admission, report *jobs.Report, targets []*target, override, mayWait bool) (map[int64]jobs.Refusal, error) {
-	var ids []int64
 	o := jobs.Other{Name: fleet.OperationWork(report.Workflow), Parameters: map[string]any{"override": override}, MayWait: mayWait}
 	reach := map[int64]string{}
 	for _, t := range targets {
-		ids = append(ids, t.locks...)
-		o.Disruptive = o.Disruptive || t.disruptive
-		for _, slug := range t.policies {
-			if !slices.Contains(o.Policies, slug) {
-				o.Policies = append(o.Policies, slug)
-			}
+		all, err := store.DevicesByID(ctx, tx, t.locks) // held already
+		if err != nil {
+			return nil, err
 		}
+		o.Parts = append(o.Parts, jobs.Part{Devices: all, Policies: t.policies, Disruptive: t.disruptive})
+		needs := t.resolved.Rule.Needs(t.counts())
 		for i := range t.components {
-			if why := unreachable(&t.components[i], t.types[t.components[i].ID]); why != "" {
+			if why := unreachable(&t.components[i], t.types[t.components[i].ID], needs); why != "" {
 				reach[t.components[i].ID] = why
 			}
 		}
 	}
-	all, err := store.DevicesByID(ctx, tx, ids) // held already
-	if err != nil {
-		return nil, err
-	}
-	judged, waiting, err := s.jobs.Judge(ctx, tx, by, o, all)
+	judged, waiting, err := s.jobs.Judge(ctx, tx, by, o)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +321,7 @@ func (s *Service) store(ctx context.Context, tx pgx.Tx, by *devices.Admission, t
 	firmware, _ := json.Marshal(append([]Firmware{}, r.Firmware...)) // plain values: cannot fail
 	task := fleet.Task{
 		SiteID: by.Site.ID, RackID: t.rack.ID, OperationType: r.OperationType, Operation: r.Operation, Rule: t.resolved.Rule.JSON(), RuleSource: t.resolved.Source,
-		RuleID: t.resolved.ID, RuleRevision: t.resolved.Revision, Identity: t.identity(r.Firmware), Disruptive: t.disruptive, Status: fleet.TaskPending, Conflict: r.Conflict,
+		RuleID: t.resolved.ID, RuleRevision: t.resolved.Revision, Identity: t.identity(r.Firmware, r.overrides()), Disruptive: t.disruptive, Status: fleet.TaskPending, Conflict: r.Conflict,
 		Reason: r.Reason, Firmware: firmware, Excluded: t.excluded, Worst: time.Duration(t.resolved.Rule.Plan(t.counts()).Worst), BundleVersion: by.Bundle.Version(), RequestedBy: r.By.Name,
 	}
 	if waits {

@@ -81,6 +81,16 @@ func TestWhatARequestMayNotSay(t *testing.T) {
 		"one of another kind":     {func(r *operations.Request) { r.Operation = "upgrade" }, jobs.CodeParameterInvalid},
 		"firmware for power":      {func(r *operations.Request) { r.Firmware = []operations.Firmware{image} }, jobs.CodeParameterInvalid},
 		"no firmware":             {func(r *operations.Request) { r.OperationType, r.Operation = "firmware_control", "upgrade" }, jobs.CodeParameterInvalid},
+		"two images for a type": {func(r *operations.Request) {
+			other := image
+			other.URI = "https://images/y"
+			r.OperationType, r.Operation, r.Firmware = "firmware_control", "upgrade", []operations.Firmware{image, other}
+		}, jobs.CodeParameterInvalid},
+		"a version of control characters": {func(r *operations.Request) {
+			odd := image
+			odd.Versions = map[string]string{"BMC": "2\x00"}
+			r.OperationType, r.Operation, r.Firmware = "firmware_control", "upgrade", []operations.Firmware{odd}
+		}, jobs.CodeParameterInvalid},
 		"firmware without versions": {func(r *operations.Request) {
 			r.OperationType, r.Operation, r.Firmware = "firmware_control", "upgrade", []operations.Firmware{{ComponentType: "compute", URI: image.URI, SHA256: image.SHA256}}
 		}, jobs.CodeParameterInvalid},
@@ -124,6 +134,70 @@ func TestAManagerThatIsMissingIsRefusedAtSubmission(t *testing.T) {
 	}
 	w.exec("update devices set infrastructure_ref = 'u' where id = $1", of["c1"])
 	w.submit(r)
+}
+
+// What cannot be reached matters by what is done: firmware wants the BMC, a
+// decommissioning is asked of the inventory.
+func TestWhatIsReachedDependsOnWhatIsDone(t *testing.T) {
+	w := newWorld(t)
+	rack, of := w.rack("r")
+	w.exec("update devices set bmc_address = '', infrastructure_ref = 'u' where id = $1", of["c1"])
+	update := power("upgrade", rack)
+	update.OperationType = "firmware_control"
+	update.Firmware = []operations.Firmware{{ComponentType: "compute", URI: "https://images/x", SHA256: strings.Repeat("a", 64), Versions: map[string]string{"BMC": "2"}}}
+	w.refused(update, operations.CodeCapabilityMissing)
+	w.exec("update devices set infrastructure_ref = '' where id = $1", of["c1"])
+	away := power("decommission", rack)
+	away.OperationType, away.Components = "decommission", named("r-c1")
+	w.submit(away)
+}
+
+// A shelf's power is everybody's: what muster may not touch keeps it on.
+func TestWhatIsForTheInventoryOnlyKeepsItsRackFromBeingCut(t *testing.T) {
+	w := newWorld(t)
+	rack, of := w.rack("r")
+	w.exec("update devices set inventory_only = true where id = $1", of["c3"])
+	report := w.refused(power("power_off", rack), "device_inventory_only")
+	for _, v := range report.Devices {
+		if (len(v.Refusals) > 0) != (v.ID == of["c3"]) {
+			t.Errorf("%s: %+v", v.Name, v.Refusals)
+		}
+	}
+	r := power("power_off", rack)
+	r.Components = named("r-c1")
+	w.wantLocked(w.submit(r), of["c1"])
+}
+
+// Each rack of a request is judged by its own rule.
+func TestARackIsNotJudgedByTheRuleOfAnother(t *testing.T) {
+	w := newWorld(t)
+	r1, _ := w.rack("r1")
+	r2, of := w.rack("r2")
+	w.exec("update devices set operational_status = 'in_use' where id = $1", of["c2"])
+	id := w.create(rule.Document{Data: []byte(`{"name": "again", "operation_type": "power_control", "operation": "power_on", "steps": [
+		{"component_type": "compute", "stage": 1, "main_operation": {"name": "PowerControl", "parameters": {"operation": "force_power_off"}}},
+		{"component_type": "compute", "stage": 2, "main_operation": {"name": "PowerControl"}}]}`)}, false).ID
+	_, err := w.svc.Associate(w.ctx(), r1, "", id, ann, nil)
+	must(t, err)
+	done, err := w.svc.Submit(w.ctx(), power("power_on", r1, r2))
+	must(t, err)
+	if len(done.Tasks) != 2 || !done.Tasks[0].Disruptive || done.Tasks[1].Disruptive {
+		t.Errorf("%+v", done.Tasks)
+	}
+}
+
+// Types that a rule asks about are no components of it: nothing is done to them.
+func TestWhatARuleOnlyAsksAboutIsNotItsOwn(t *testing.T) {
+	w := newWorld(t)
+	rack, of := w.rack("r")
+	w.exec("update devices set bmc_address = '' where id = $1", of["p1"])
+	w.create(rule.Document{Data: []byte(`{"name": "fed", "operation_type": "power_control", "operation": "power_on", "steps": [{"component_type": "compute", "stage": 1,
+		"pre_operation": [{"name": "VerifyReachability", "timeout": "1m", "poll_interval": "1s", "parameters": {"component_types": ["powershelf"]}}], "main_operation": {"name": "PowerControl"}}]}`)}, true)
+	task := w.submit(power("power_on", rack))
+	w.wantLocked(task, ids(of, "c1", "c2", "c3")...)
+	if b := w.begin(task); len(b.Components) != 3 || len(b.Beside) != 5 {
+		t.Errorf("%d components, %d beside them", len(b.Components), len(b.Beside))
+	}
 }
 
 func TestCustomersKeepTheirPowerWithoutAnOverride(t *testing.T) {
@@ -203,6 +277,9 @@ func TestTheSameAgainIsTheSameTask(t *testing.T) {
 		t.Errorf("%+v", both)
 	}
 	w.refused(power("power_on", r1), jobs.CodeWorkflowConflict)
+	why, over := "fire", power("power_off", r1) // it asks for more than the one that there is
+	over.Override, over.Force = &why, true
+	w.refused(over, jobs.CodeWorkflowConflict)
 	keyed := power("power_on", r1)
 	keyed.IdempotencyKey, keyed.Conflict = "k", operations.ConflictQueue
 	task := w.submit(keyed)
@@ -235,9 +312,12 @@ func TestWhatWaitsGoesOnInTurnAndIsJudgedAnew(t *testing.T) {
 			t.Errorf("task %d has %d ahead of it", task.ID, row.Ahead)
 		}
 	}
+	w.exec("update devices set operational_status = 'in_use' where id = $1", of["c2"]) // it passes before anybody's turn
 	if n := w.promote(); n != 0 {
 		t.Fatalf("%d went on while the rack was held", n)
 	}
+	w.want(third.ID, fleet.TaskQueued, "")
+	w.exec("update devices set operational_status = 'quarantine' where id = $1", of["c2"])
 	w.begin(first)
 	w.finish(first, succeeded())
 	if n := w.promote(); n != 1 {

@@ -43,16 +43,12 @@ func (t *target) counts() rule.Counts {
 	return counts
 }
 
-// takes lists the types that a rule does something with, or asks about.
+// takes lists the types that a rule has steps for. Those that it only asks about
+// are beside the task: nothing is done to them.
 func takes(r *rule.Rule) map[string]bool {
 	types := map[string]bool{}
 	for i := range r.Steps {
 		types[r.Steps[i].ComponentType] = true
-		for _, a := range r.Steps[i].Actions() {
-			for _, kind := range a.Parameters.ComponentTypes {
-				types[kind] = true
-			}
-		}
 	}
 	return types
 }
@@ -103,7 +99,8 @@ func (t *target) settle(bundle *engine.Bundle, of []fleet.Device) {
 		t.locks = append(t.locks, t.components[i].ID)
 	}
 	for i := range of {
-		if d := &of[i]; whole && !d.InventoryOnly && !slices.Contains(t.locks, d.ID) {
+		// Of one that is for the inventory only, admission says that it may not be.
+		if d := &of[i]; whole && !slices.Contains(t.locks, d.ID) {
 			t.locks = append(t.locks, d.ID)
 		}
 	}
@@ -166,22 +163,32 @@ func (t *target) images(firmware []Firmware) []jobs.Refusal {
 	return all
 }
 
-// unreachable says of a component why no manager can reach it, "" if one can.
-func unreachable(d *fleet.Device, kind string) string {
-	if d.BMCAddress != "" || kind == "compute" && d.InfrastructureRef != "" { // Ironic does it
+// unreachable says of a component why no manager can reach it for what is done
+// with its type, "" if one can.
+func unreachable(d *fleet.Device, kind string, needs []rule.Need) string {
+	if d.BMCAddress != "" {
 		return ""
 	}
-	return "the inventory knows no address of its BMC"
+	for _, need := range needs {
+		switch {
+		case need.ComponentType != kind, need.Capability == rule.Decommission: // asked of the inventory
+		case need.Capability != rule.Firmware && kind == "compute" && d.InfrastructureRef != "": // Ironic does it
+		default:
+			return "the inventory knows no address of its BMC"
+		}
+	}
+	return ""
 }
 
-// identity tells tasks apart: equal ones ask for the same.
-func (t *target) identity(firmware []Firmware) []byte {
+// identity tells tasks apart: equal ones ask for the same. What a rule is called is
+// no part of it.
+func (t *target) identity(firmware []Firmware, override bool) []byte {
 	ids := make([]int64, len(t.components))
 	for i := range t.components {
 		ids[i] = t.components[i].ID
 	}
 	slices.Sort(ids)
-	body, _ := json.Marshal([]any{t.rack.ID, t.resolved.Rule.OperationType, t.resolved.Rule.Operation, ids, json.RawMessage(t.resolved.Rule.JSON()), firmware}) // plain values: cannot fail
+	body, _ := json.Marshal([]any{t.rack.ID, t.resolved.Rule.OperationType, t.resolved.Rule.Operation, ids, content(&t.resolved.Rule), firmware, override}) // plain values: cannot fail
 	sum := sha256.Sum256(body)
 	return sum[:]
 }

@@ -150,6 +150,17 @@ func ListRules(ctx context.Context, q Querier, f RuleFilter) ([]RuleRow, error) 
 // operation's default, and holds it until the end of tx. ErrNotFound where there
 // is neither.
 func RuleOf(ctx context.Context, tx pgx.Tx, rack int64, operationType, operation string) (r fleet.OperationRule, bound bool, err error) {
+	// A default that another one takes the place of while this waits for its row drops
+	// out, and the new one is in no snapshot before: it is looked for once more.
+	for range 2 {
+		if r, bound, err = ruleOf(ctx, tx, rack, operationType, operation); !errors.Is(err, ErrNotFound) {
+			break
+		}
+	}
+	return r, bound, err
+}
+
+func ruleOf(ctx context.Context, tx pgx.Tx, rack int64, operationType, operation string) (r fleet.OperationRule, bound bool, err error) {
 	r, err = scanRule(tx.QueryRow(ctx, "select "+ruleColumns+`, a.rule_id is not null from operation_rules r
 			left join rack_rules a on a.rule_id = r.id and a.rack_id = $1 and a.operation_type = $2 and a.operation = $3
 		where r.operation_type = $2 and r.operation = $3 and (a.rule_id is not null or r.is_default)

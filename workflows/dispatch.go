@@ -96,9 +96,7 @@ func (r *Runner) dispatch(ctx context.Context) {
 // handOver hands over what is due now. While Temporal takes nothing, little is
 // tried: each try holds a row.
 func (r *Runner) handOver(ctx context.Context) error {
-	if _, err := r.options.Jobs.Promote(ctx); err != nil { // what others held may be free
-		return err
-	}
+	_, err := r.options.Jobs.Promote(ctx) // what others held may be free; where that fails, starts and cancels go on
 	var group sync.WaitGroup
 	errs := make([]error, dispatchers)
 	for i := range errs {
@@ -112,7 +110,7 @@ func (r *Runner) handOver(ctx context.Context) error {
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }
 
 const (

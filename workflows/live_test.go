@@ -209,11 +209,20 @@ func (l *live) locked(t *testing.T, job int64) (is bool) {
 }
 
 // What somebody does in Temporal past muster, and what becomes of the rows.
+var errUnjudged = errors.New("a queue cannot be judged")
+
+// unjudged are tasks that wait and cannot be judged.
+type unjudged struct{ jobs.Tasks }
+
+func (unjudged) Promote(context.Context) (int, error) { return 0, errUnjudged }
+
 func TestRowsFollowARealTemporal(t *testing.T) {
 	t.Parallel()
 	c := realTemporal(t)
 	l := newLive(t, c, 1000)
 	lost := newLive(t, c, 2000) // compared by hand
+	stuck := newLive(t, c, 3000)
+	stuck.options.Jobs.Join(unjudged{})
 	l.keep(t)
 	t.Run("group", func(t *testing.T) { // what is shared outlives them
 		t.Run("terminated there", func(t *testing.T) {
@@ -234,6 +243,18 @@ func TestRowsFollowARealTemporal(t *testing.T) {
 			if status, _ := l.told(t, id); status != enums.WORKFLOW_EXECUTION_STATUS_TERMINATED {
 				t.Errorf("it was started again: %s", status)
 			}
+		})
+		t.Run("handed over although a queue cannot be judged", func(t *testing.T) {
+			t.Parallel()
+			job := running(t, stuck.site, acttest.Device(t, stuck.site, "d-stuck", facts.OperationalStatusFailed, "u-stuck"))
+			id := fleet.JobHolder(job) + "/device/1"
+			_, err := stuck.site.DB.Exec(t.Context(), "update executions set workflow = 'w', state = 'unsent', dispatch_by = now() + interval '1 hour' where workflow_id = $1", id)
+			must(t, err)
+			if err := stuck.handOver(t.Context()); !errors.Is(err, errUnjudged) {
+				t.Errorf("it tells %v", err)
+			}
+			stuck.runs(t, id)
+			must(t, c.TerminateWorkflow(t.Context(), id, "", "by hand"))
 		})
 		t.Run("cancelled there", func(t *testing.T) {
 			t.Parallel()

@@ -73,6 +73,15 @@ done by any component manager.`,
 		if err != nil {
 			return a.refusedRules(err)
 		}
+		for i := range checked.Rules {
+			if r := &checked.Rules[i]; len(r.Steps) == 0 { // which its warning says
+				shipped, err := flags.shipped(v, r.Operation)
+				if err != nil {
+					return err
+				}
+				r.Steps = shipped.Rules[0].Steps
+			}
+		}
 		return a.printPlans(checked, counts, name, output.value)
 	}
 	return c
@@ -153,6 +162,11 @@ func (f *planFlags) builtIn(v *rule.Validator) (*rule.Checked, error) {
 	if _, err := f.kind(v); err != nil {
 		return nil, err
 	}
+	return f.shipped(v, f.operation)
+}
+
+// shipped reads what the policies have for an operation.
+func (f *planFlags) shipped(v *rule.Validator, operation string) (*rule.Checked, error) {
 	tree := muster.Bundle()
 	if f.policies != "" {
 		var err error
@@ -164,9 +178,9 @@ func (f *planFlags) builtIn(v *rule.Validator) (*rule.Checked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the policies: %w", err)
 	}
-	o, ok := b.Operation(f.operation)
+	o, ok := b.Operation(operation)
 	if !ok {
-		return nil, nope("the policies have no rule for %s", f.operation)
+		return nil, nope("the policies have no rule for %s", operation)
 	}
 	return v.Rule(rule.Document{Name: o.Pos.File, Data: o.Rule})
 }
@@ -226,9 +240,6 @@ func (p *planResult) print(b *bytes.Buffer) {
 		for j := range stage.Steps {
 			printStep(b, &stage.Steps[j])
 		}
-	}
-	if len(p.Plan.Stages) == 0 {
-		b.WriteString("\nno steps: the built-in rule is carried out in its place\n")
 	}
 	fmt.Fprintf(b, "\nat most %s in all\n", p.Plan.Worst)
 	for _, need := range p.Missing {

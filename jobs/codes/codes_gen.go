@@ -79,6 +79,7 @@ const (
 	PowerNoEffect                    Failure = "POWER_NO_EFFECT"                       // The command was accepted (accepted_without_effect), and the power did not change
 	PowerRefused                     Failure = "POWER_REFUSED"                         // The BMC refused the power command, or declares none of the resets that policies/operations gives for it
 	PowerStateNotReached             Failure = "POWER_STATE_NOT_REACHED"               // The component was not seen in the expected power state in time
+	RackChanged                      Failure = "RACK_CHANGED"                          // Before the work began a component left the rack, or a device came to it that nobody had judged
 	ReclaimInstanceChanged           Failure = "RECLAIM_INSTANCE_CHANGED"              // Another instance is on the node than the one approved
 	ReleaseBackendVRFLatchRefused    Failure = "RELEASE_BACKEND_VRF_LATCH_REFUSED"     // The RoCE ports may still be in the maintenance VRF
 	ReleaseHoldRefused               Failure = "RELEASE_HOLD_REFUSED"                  // Triage, an impairment hold or custody came up while the job ran

@@ -66,7 +66,7 @@ func (r *Rule) WarningsFor(counts Counts) []Problem {
 	var all []Problem
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		if n := counts[s.ComponentType]; s.MaxParallel == 1 && n >= many && slices.ContainsFunc(s.Actions(), func(a Action) bool { return a.perComponent() }) {
+		if n := counts[s.ComponentType]; s.MaxParallel == 1 && n >= many && slices.ContainsFunc(s.Actions(), func(a Action) bool { return a.PerComponent() }) {
 			all = append(all, Problem{Path: element("steps", i) + ".max_parallel", Message: fmt.Sprintf("%d components of type %s one after the other", n, s.ComponentType)})
 		}
 	}
@@ -97,7 +97,16 @@ func (r *Rule) verified(of *Step) bool {
 		if s.Stage < of.Stage {
 			continue
 		}
-		for _, a := range s.Actions() {
+		looks := s.Actions()
+		if s == of { // before the command a look shows nothing
+			for i := len(looks) - 1; i >= 0; i-- {
+				if n := looks[i].Name; n == PowerControl || n == FirmwareControl || n == DecommissionControl {
+					looks = looks[i+1:]
+					break
+				}
+			}
+		}
+		for _, a := range looks {
 			switch a.Name {
 			case VerifyPowerStatus, WaitDecommissioned:
 				if s.ComponentType == of.ComponentType {

@@ -90,7 +90,7 @@ func (s *Step) plan(components int, operation string) StepPlan {
 	add := func(phase string, actions ...Action) {
 		for _, a := range actions {
 			one := ActionPlan{Phase: phase, Action: a, Rounds: 1, Worst: s.once(&a, operation)}
-			if a.perComponent() {
+			if a.PerComponent() {
 				one.Rounds = rounds
 				one.Worst = times(one.Worst, rounds)
 			}
@@ -104,9 +104,9 @@ func (s *Step) plan(components int, operation string) StepPlan {
 	return p
 }
 
-// perComponent reports whether an action is done with each component for itself;
+// PerComponent reports whether an action is done with each component for itself;
 // the others are of the step as a whole.
-func (a *Action) perComponent() bool {
+func (a *Action) PerComponent() bool {
 	switch a.Name {
 	case PowerControl, FirmwareControl, GetPowerStatus, DecommissionControl:
 		return true
