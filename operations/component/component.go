@@ -116,7 +116,7 @@ func Managers(s *Systems) map[string]Manager {
 	plain, through := &bmcs{s}, &nodes{bmcs{s}}
 	inventory := &inventory{s}
 	return map[string]Manager{
-		"compute":    {Power: through, Reachability: through, Firmware: plain, Decommission: inventory},
+		"compute":    {Power: through, Reachability: through, Firmware: through, Decommission: inventory},
 		"nvswitch":   {Power: plain, Reachability: plain, Firmware: plain, Decommission: inventory},
 		"powershelf": {Power: plain, Reachability: plain, Firmware: plain, Decommission: inventory},
 	}

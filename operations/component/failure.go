@@ -25,8 +25,10 @@ func failed(ctx context.Context, err error, refused codes.Failure) error {
 		return act.Final(refused, "%v", err)
 	case errors.Is(err, redfish.ErrNoEffect):
 		return act.Retry(codes.PowerNoEffect, "%v", err)
-	case kind == sources.KindForbidden: // once more might lock the account
+	case errors.Is(err, redfish.ErrBlocked): // once more might lock the account
 		return act.Final(codes.BMCCredentialRefused, "%v", err)
+	case kind == sources.KindForbidden: // once, as a BMC that starts does
+		return act.Retry(codes.BMCCredentialRefused, "%v", err)
 	case errors.Is(err, redfish.ErrUnknownOutcome):
 		return act.Retry(codes.BMCUnreachable, "%v", err)
 	case kind == sources.KindRefused || kind == sources.KindConflict:

@@ -20,6 +20,7 @@ type Image struct {
 	URI      string            `json:"uri"`
 	SHA256   string            `json:"sha256,omitempty"` // "": not checked
 	Versions map[string]string `json:"versions"`         // by part of the BMC's inventory; not empty
+	Override bool              `json:"override,omitempty"`
 }
 
 // Before is what is so before an update.
@@ -42,6 +43,9 @@ type Progress struct {
 	State   string `json:"state,omitempty"`
 	Percent int    `json:"percent,omitempty"` // -1 where it does not say
 	Text    string `json:"text,omitempty"`
+	// Gone: the BMC has no task of it, and none under way, and the versions are not
+	// there: it may be through and wait for a restart.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // Firmware updates components.
@@ -169,36 +173,41 @@ func (b *bmcs) StartUpdate(ctx context.Context, p Part, i Image) (Update, error)
 	return Update{Task: task.Mode, URI: task.URI}, nil
 }
 
-// targets narrows an image to the part that it is for, if that is one.
-func (i *Image) targets() []string {
-	if len(i.Versions) != 1 {
-		return nil
-	}
-	for name := range i.Versions {
-		return []string{"/redfish/v1/UpdateService/FirmwareInventory/" + name}
-	}
-	return nil
-}
-
 // pull has the BMC fetch the image, which was found to be the right one.
 func (b *bmcs) pull(ctx context.Context, client BMC, p *Part, i *Image) (redfish.Task, error) {
 	if i.SHA256 != "" {
-		if err := b.Images.Check(ctx, i.URI, i.SHA256); err != nil {
+		fetching, cancel := fetchTime(ctx)
+		defer cancel()
+		if err := b.Images.Check(fetching, i.URI, i.SHA256); err != nil {
 			return redfish.Task{}, err
 		}
 	}
 	protocol := strings.ToUpper(i.URI[:max(0, strings.Index(i.URI, "://"))])
-	return client.Update(ctx, p.target(), redfish.Image{URI: i.URI, Protocol: protocol, Targets: i.targets()})
+	return client.Update(ctx, p.target(), redfish.Image{URI: i.URI, Protocol: protocol})
+}
+
+// fetchTime is what of an activity's time an image may take: one that takes longer
+// is told as that, and not as a start whose answer was lost.
+func fetchTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel, _ := inTime(ctx, longest)
+	until, bounded := inner.Deadline()
+	if !bounded {
+		return inner, cancel
+	}
+	shorter, stop := context.WithTimeout(inner, time.Until(until)*8/10)
+	return shorter, func() { stop(); cancel() }
 }
 
 // push sends the image along.
 func (b *bmcs) push(ctx context.Context, client BMC, p *Part, i *Image) (redfish.Task, error) {
-	content, size, drop, err := b.Images.Fetch(ctx, i.URI, i.SHA256)
+	fetching, cancel := fetchTime(ctx)
+	defer cancel()
+	content, size, drop, err := b.Images.Fetch(fetching, i.URI, i.SHA256)
 	if err != nil {
 		return redfish.Task{}, err
 	}
 	defer drop()
-	return client.Push(ctx, p.target(), redfish.Upload{Name: path.Base(i.URI), Size: size, Content: content, Targets: i.targets()})
+	return client.Push(ctx, p.target(), redfish.Upload{Name: path.Base(i.URI), Size: size, Content: content})
 }
 
 // FindUpdate looks for what a start whose answer was lost has done: the versions,
@@ -268,7 +277,8 @@ func (b *bmcs) LookAtUpdate(ctx context.Context, p Part, i Image, u Update) (Pro
 			return Progress{}, err
 		}
 		if now.Done = missing == ""; !now.Done {
-			now.Text = "the BMC has no task of it; " + missing
+			others, err := updates(ctx, client, &p)
+			now.Gone, now.Text = err == nil && len(others) == 0, "the BMC has no task of it; "+missing
 		}
 	}
 	return now, nil

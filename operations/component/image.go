@@ -72,13 +72,16 @@ func (i *Images) Check(ctx context.Context, uri, sum string) error {
 	}
 }
 
-func (i *Images) check(ctx context.Context, key, uri, sum string) error {
-	_, err := i.read(ctx, uri, sum, io.Discard)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	close(i.busy[key])
-	delete(i.busy, key)
-	if err == nil {
+func (i *Images) check(ctx context.Context, key, uri, sum string) (err error) {
+	defer func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		close(i.busy[key])
+		delete(i.busy, key)
+	}()
+	if _, err = i.read(ctx, uri, sum, io.Discard); err == nil {
+		i.mu.Lock()
+		defer i.mu.Unlock()
 		if len(i.checked) >= checksKept {
 			clear(i.checked)
 		}
@@ -93,6 +96,7 @@ func (i *Images) Fetch(ctx context.Context, uri, sum string) (content io.Reader,
 	if err != nil {
 		return nil, 0, nil, act.Retry(codes.FirmwareImageInvalid, "make room for the image: %v", err)
 	}
+	_ = os.Remove(file.Name()) // it lives as long as it is open, also when the worker is killed
 	drop = func() { _ = file.Close(); _ = os.Remove(file.Name()) }
 	size, err = i.read(ctx, uri, sum, file)
 	if err == nil {

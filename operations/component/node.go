@@ -2,6 +2,7 @@ package component
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/ironic"
 	"github.com/musterhq/muster/workflows/act"
 	"github.com/musterhq/muster/workflows/node"
 )
@@ -17,7 +19,7 @@ import (
 // Ironic is a site's Ironic, as far as the power of nodes goes.
 type Ironic interface {
 	node.Getter
-	SetPower(ctx context.Context, ref string, target goph.TargetPowerState, patience time.Duration) (*sources.Record, error)
+	SetPower(ctx context.Context, ref string, target goph.TargetPowerState, patience time.Duration, may func(*facts.Ironic) error) (*sources.Record, error)
 }
 
 // nodes manages compute trays: those that Ironic manages through Ironic, the others
@@ -98,28 +100,38 @@ func (n *nodes) Switch(ctx context.Context, p Part, s Switch) (Switched, error) 
 	if powerOf(f) == s.Leads() && !ours(f) {
 		return Switched{State: s.Leads()}, nil
 	}
+	var may func(*facts.Ironic) error // asked again by what waits for Ironic's lock
 	if s.Leads() == Off {
-		if err := n.mayLose(ctx, f, s.Override); err != nil {
+		may = func(f *facts.Ironic) error { return n.mayLose(ctx, f, s.Override) }
+		if err := may(f); err != nil {
 			return Switched{}, err
 		}
 	}
 	if ours(f) {
 		return n.bmcs.Switch(ctx, p, s)
 	}
+	if s.Operation == "power_off" {
+		if err := n.flashing(ctx, &p); err != nil {
+			return Switched{}, err
+		}
+	}
 	target := map[string]goph.TargetPowerState{
 		"power_on": goph.PowerOn, "force_power_on": goph.PowerOn, "power_off": goph.SoftPowerOff, "force_power_off": goph.PowerOff,
 	}[s.Operation]
 	most := effectWithin
-	if s.Operation == "power_off" {
+	if s.Leads() == Off { // one by force waits for a soft one that is under way
 		most = longest
 	}
 	inner, cancel, within := inTime(ctx, most)
 	defer cancel()
 	done := Switched{Sent: string(target)}
-	r, err := client.SetPower(inner, p.Node, target, within)
-	if err == nil {
+	r, err := client.SetPower(inner, p.Node, target, within, may)
+	switch {
+	case err == nil:
 		done.State = powerOf(r.Ironic)
 		return done, nil
+	case act.Code(err) != "": // whoever may not
+		return Switched{}, err
 	}
 	if s.patient() && n.underway(ctx, client, p.Node) {
 		return done, nil
@@ -147,6 +159,26 @@ func (n *nodes) mayLose(ctx context.Context, f *facts.Ironic, override bool) err
 		return act.Final(codes.InstanceNotOurs, "the instance %s came to the node since the operation was admitted, and it is a customer's: its power stays, only an override takes it", f.InstanceUUID.Value)
 	}
 	return nil
+}
+
+// StartUpdate starts an update of a tray whose node nobody came to meanwhile: new
+// firmware comes with a restart.
+func (n *nodes) StartUpdate(ctx context.Context, p Part, i Image) (Update, error) {
+	if p.Node != "" {
+		client, release, err := n.open(ctx)
+		if err != nil {
+			return Update{}, err
+		}
+		defer release()
+		f, err := node.Read(ctx, client, p.Node)
+		if err == nil {
+			err = n.mayLose(ctx, f, i.Override)
+		}
+		if err != nil {
+			return Update{}, err
+		}
+	}
+	return n.bmcs.StartUpdate(ctx, p, i)
 }
 
 // underway reports that Ironic took a power-off and is not through with it.
@@ -186,14 +218,21 @@ func (n *nodes) Reset(ctx context.Context, p Part, override bool) (Switched, err
 	case powerOf(f) == Off:
 		return Switched{}, act.Final(codes.PowerRefused, "%s is off: a warm reset is for what runs", p.Name)
 	}
-	inner, cancel, within := inTime(ctx, resetWithin)
+	if err := n.flashing(ctx, &p); err != nil {
+		return Switched{}, err
+	}
+	inner, cancel, within := inTime(ctx, longest) // Ironic waits ten minutes for a system
 	defer cancel()
 	done := Switched{Sent: string(goph.SoftRebooting)}
-	r, err := client.SetPower(inner, p.Node, goph.SoftRebooting, within)
+	r, err := client.SetPower(inner, p.Node, goph.SoftRebooting, within, func(f *facts.Ironic) error { return n.mayLose(ctx, f, override) })
 	switch kind := sources.KindOf(err); {
 	case err == nil:
 		done.State = powerOf(r.Ironic)
 		return done, nil
+	case act.Code(err) != "" || errors.Is(err, ironic.ErrUnsent):
+		return Switched{}, node.Failed(ctx, err)
+	case errors.Is(err, ironic.ErrGaveUp):
+		return done, act.Final(codes.PowerNoEffect, "%v", err)
 	case kind == sources.KindTransient: // it may have been accepted
 		return done, act.Final(codes.ResetResultUnknown, "%v", err)
 	}

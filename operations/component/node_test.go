@@ -3,6 +3,7 @@ package component_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/musterhq/muster/jobs/codes"
 	"github.com/musterhq/muster/operations/component"
 	"github.com/musterhq/muster/sources"
+	"github.com/musterhq/muster/sources/ironic"
 	"github.com/musterhq/muster/sources/netbox"
 	"github.com/musterhq/muster/sources/redfish"
 	"github.com/musterhq/muster/workflows/act"
@@ -24,6 +26,8 @@ type fakeNode struct {
 	sent  []goph.TargetPowerState
 	err   error // of SetPower
 	lag   bool  // SetPower leaves the change under way
+
+	locked func(*fakeNode) // what happens while SetPower waits for the lock
 }
 
 func newNode(power string) *fakeNode {
@@ -38,7 +42,15 @@ func (n *fakeNode) Get(context.Context, string) (*sources.Record, error) {
 	return &sources.Record{Ref: "u", Ironic: &f}, nil
 }
 
-func (n *fakeNode) SetPower(_ context.Context, _ string, target goph.TargetPowerState, _ time.Duration) (*sources.Record, error) {
+func (n *fakeNode) SetPower(_ context.Context, _ string, target goph.TargetPowerState, _ time.Duration, may func(*facts.Ironic) error) (*sources.Record, error) {
+	if n.locked != nil {
+		n.locked(n)
+	}
+	if may != nil {
+		if err := may(&n.facts); err != nil {
+			return nil, err
+		}
+	}
 	n.sent = append(n.sent, target)
 	if n.lag {
 		n.facts.TargetPowerState = facts.Text{Known: true, Value: string(target)}
@@ -54,8 +66,13 @@ func (n *fakeNode) SetPower(_ context.Context, _ string, target goph.TargetPower
 // fakeBMC is a BMC of a machine, which takes resets.
 type fakeBMC struct {
 	component.BMC
-	state string
-	sent  []string
+	state   string
+	sent    []string
+	updates []redfish.Progress
+}
+
+func (b *fakeBMC) Updates(context.Context, redfish.Target) ([]redfish.Progress, error) {
+	return b.updates, nil
 }
 
 func (b *fakeBMC) Power(context.Context, redfish.Target) (redfish.Power, error) {
@@ -215,6 +232,71 @@ func TestWhatCameToANodeKeepsItsPower(t *testing.T) {
 		m, p := managed(t, n, &fakeBMC{state: component.Off})
 		if _, err := m.Switch(t.Context(), p, component.Switch{Operation: "power_on"}); err != nil {
 			t.Errorf("%s, power_on: %v", name, err)
+		}
+	}
+}
+
+// What comes to a node while a command waits for Ironic's lock keeps its power too.
+func TestACommandThatWaitedForTheLockLooksAgain(t *testing.T) {
+	t.Parallel()
+	for _, operation := range []string{"power_off", "warm_reset"} {
+		n := newNode("power on")
+		n.locked = func(n *fakeNode) {
+			n.facts.InstanceBound, n.facts.OurMark = facts.True, facts.False
+			n.facts.InstanceUUID, n.facts.Lessee = facts.Text{Known: true, Value: "i"}, facts.Text{Known: true, Value: "a customer's project"}
+		}
+		m, p := managed(t, n, &fakeBMC{state: component.On})
+		var err error
+		if operation == "warm_reset" {
+			_, err = m.Reset(t.Context(), p, false)
+		} else {
+			_, err = m.Switch(t.Context(), p, component.Switch{Operation: operation})
+		}
+		if act.Code(err) != codes.InstanceNotOurs || len(n.sent) != 0 {
+			t.Errorf("%s: %v; Ironic was sent %v", operation, err, n.sent)
+		}
+	}
+}
+
+// Power that is taken while firmware is written may never come back.
+func TestPowerStaysWhileFirmwareIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, through := range []string{"Ironic", "the BMC"} {
+		for operation, want := range map[string]codes.Failure{"power_off": codes.FirmwareBusy, "warm_reset": codes.FirmwareBusy, "force_power_off": ""} {
+			n, b := newNode("power on"), &fakeBMC{state: component.On, updates: []redfish.Progress{{URI: "/t/1", State: "Running"}}}
+			m, p := managed(t, n, b)
+			if through == "the BMC" {
+				p.Node = ""
+			}
+			var err error
+			if operation == "warm_reset" {
+				_, err = m.Reset(t.Context(), p, false)
+			} else {
+				_, err = m.Switch(t.Context(), p, component.Switch{Operation: operation})
+			}
+			if act.Code(err) != want || act.IsFinal(err) || (len(n.sent)+len(b.sent) == 0) != (want != "") {
+				t.Errorf("%s through %s: %v; sent %v, %v", operation, through, err, n.sent, b.sent)
+			}
+		}
+	}
+}
+
+// What was not sent is no lost answer, and what Ironic says no to is known.
+func TestAWarmResetThatWasNotLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		want codes.Failure
+		stay bool
+	}{
+		"not sent":       {fmt.Errorf("%w: %w", ironic.ErrUnsent, &sources.Error{Kind: sources.KindTransient, Message: "503"}), codes.IronicUnavailable, false},
+		"Ironic gave up": {&sources.Error{Kind: sources.KindTransient, Message: "it gave up", Err: ironic.ErrGaveUp}, codes.PowerNoEffect, true},
+	} {
+		n := newNode("power on")
+		n.err = c.err
+		m, p := managed(t, n, &fakeBMC{state: component.On})
+		if _, err := m.Reset(t.Context(), p, false); act.Code(err) != c.want || act.IsFinal(err) != c.stay {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

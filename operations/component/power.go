@@ -116,6 +116,25 @@ func (b *bmcs) types(ctx context.Context, p *Part, operation string) ([]string, 
 	return types, err
 }
 
+// flashing refuses to take the power of a component whose BMC writes firmware: that
+// may never start again. By force it is taken all the same. A BMC that does not
+// tell its tasks is taken to have none.
+func (b *bmcs) flashing(ctx context.Context, p *Part) error {
+	if p.BMC == "" {
+		return nil
+	}
+	client, release, err := b.BMC(ctx)
+	if err != nil {
+		return nil // the site has no BMCs
+	}
+	defer release()
+	running, err := client.Updates(ctx, p.target())
+	if err != nil || len(running) == 0 {
+		return nil
+	}
+	return act.Retry(codes.FirmwareBusy, "an update of %s is under way (%s, %s): its power stays until that has ended, only by force it is taken", p.Name, running[0].URI, running[0].State)
+}
+
 // Switch brings a component into a state.
 func (b *bmcs) Switch(ctx context.Context, p Part, s Switch) (Switched, error) {
 	client, release, err := b.unit(ctx, &p)
@@ -130,6 +149,9 @@ func (b *bmcs) Switch(ctx context.Context, p Part, s Switch) (Switched, error) {
 	most := effectWithin
 	if s.Operation == "power_off" {
 		most = longest
+		if err := b.flashing(ctx, &p); err != nil {
+			return Switched{}, err
+		}
 	}
 	inner, cancel, within := inTime(ctx, most)
 	defer cancel()
@@ -164,6 +186,9 @@ func (b *bmcs) Reset(ctx context.Context, p Part, _ bool) (Switched, error) {
 		return Switched{}, err
 	}
 	if err := b.running(ctx, client, &p); err != nil {
+		return Switched{}, err
+	}
+	if err := b.flashing(ctx, &p); err != nil {
 		return Switched{}, err
 	}
 	inner, cancel, within := inTime(ctx, resetWithin)

@@ -59,6 +59,33 @@ func TestHowAnUpdateEnds(t *testing.T) {
 	}
 }
 
+// Firmware that comes alive by the restart of its step is waited for there, where
+// the BMC has no task of it.
+func TestFirmwareThatComesAliveByARestart(t *testing.T) {
+	t.Parallel()
+	staged := component.Progress{Gone: true, Text: "the BMC has no task of it"}
+	for name, c := range map[string]struct{ post, want string }{
+		"the step restarts it": {"post_operation: [{name: PowerControl, parameters: {operation: restart}}]", "succeeded"},
+		"nothing restarts it":  {"", "failed FIRMWARE_UPDATE_TIMEOUT"},
+		"it is only looked at": {`post_operation: [{name: VerifyPowerStatus, timeout: 1m, poll_interval: 1s, parameters: {expected_status: "on"}}]`, "failed FIRMWARE_UPDATE_TIMEOUT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHall(ruleOf(t, "firmware_control", "upgrade", `steps:
+- component_type: compute
+  stage: 1
+  main_operation: {name: FirmwareControl, parameters: {poll_interval: 1m, poll_timeout: 10m}}
+  `+c.post), 1, 0, 0, component.On)
+			h.begun.Firmware = []report.Firmware{{ComponentType: "compute", URI: "http://images/x", Versions: map[string]string{"BMC": "2"}}}
+			for range 20 {
+				h.tray("c01").updates = append(h.tray("c01").updates, staged)
+			}
+			h.run(t)
+			h.ends(t, c.want)
+		})
+	}
+}
+
 func always(err error) func(string) error { return func(string) error { return err } }
 
 func TestAnUpdateNeedsAnImage(t *testing.T) {

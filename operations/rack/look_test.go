@@ -59,6 +59,19 @@ func TestAVerifyIsNeverVacuous(t *testing.T) {
 
 // A look fails only by an answer to a question that was asked at or after its
 // deadline.
+// A look has the time that its components take one behind the other: seven silent
+// BMCs, one at a time, are more than one try of five minutes.
+func TestALookLastsAsLongAsItsComponents(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ n, most int }{{35, 0}, {8, 1}, {18, 2}, {500, 4}} {
+		in := lookIn{Parts: make([]report.Part, c.n), Most: c.most}
+		rounds := (c.n + in.most() - 1) / in.most()
+		if got := in.options("q", "look").StartToCloseTimeout; got < lookWithin || got < time.Duration(rounds)*oneLook {
+			t.Errorf("%d components, %d at once: %s", c.n, c.most, got)
+		}
+	}
+}
+
 func TestAVerifyLooksOnceMoreAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHall(ruleOf(t, "power_control", "power_on", verifyOn), 1, 0, 0, component.Off)

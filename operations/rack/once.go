@@ -32,6 +32,8 @@ func (s *step) once(ctx workflow.Context, d *doing, unknown codes.Failure, name 
 			return false, err
 		case temporal.IsTimeoutError(err) || act.Code(err) == unknown:
 			return true, err
+		case act.Code(err) == codes.FirmwareBusy: // what was so before has to be read anew
+			return false, err
 		case act.IsFinal(err) || d.Tries >= r.MaxAttempts:
 			return false, err
 		}
@@ -147,6 +149,7 @@ func (s *step) awaitUpdate(ctx workflow.Context, d *doing) (result, error) {
 	p := &d.action.Parameters
 	deadline := d.Since.Add(time.Duration(p.PollTimeout))
 	r := result{attempts: d.Tries}
+	gone := 0 // looks in a row
 	for {
 		asked := workflow.Now(ctx)
 		var seen updateSight
@@ -154,9 +157,15 @@ func (s *step) awaitUpdate(ctx workflow.Context, d *doing) (result, error) {
 		if err := workflow.ExecuteActivity(with, actLookAtUpdate, in).Get(ctx, &seen); err != nil {
 			return r, err
 		}
+		if gone++; !seen.Gone {
+			gone = 0
+		}
 		switch {
 		case seen.Done:
 			r.note = seen.Text
+			return r, nil
+		case gone >= goneLooks && s.restarts:
+			r.note = "the BMC has no task of it; the versions are read when the step is over"
 			return r, nil
 		case seen.Failed:
 			return r, failed(codes.FirmwareUpdateFailed, fmt.Sprintf("%s: %s", orUnknown(seen.State), seen.Text))
@@ -174,6 +183,11 @@ func (s *step) awaitUpdate(ctx workflow.Context, d *doing) (result, error) {
 		}
 	}
 }
+
+// goneLooks is after how many looks in a row a BMC that has no task of an update is
+// through with it, as far as it tells: where the step goes on to restart the
+// component, what was written comes alive then.
+const goneLooks = 3
 
 const (
 	readBackWithin = 10 * time.Minute // of the versions, after the last phase
@@ -199,13 +213,14 @@ func (s *step) versions(ctx workflow.Context, actions []rule.Action) (*trouble, 
 	}
 	p := &update.Parameters
 	began := workflow.Now(ctx)
-	within, pause := min(time.Duration(p.PollTimeout), readBackWithin), min(time.Duration(p.PollInterval), readBackPause)
+	within, pause := min(time.Duration(p.PollTimeout), readBackWithin), min(max(time.Duration(p.PollInterval), time.Second), readBackPause)
 	for {
 		asked := workflow.Now(ctx)
 		left := s.pending(s.Parts)
 		var seen []sight
-		with := workflow.WithActivityOptions(ctx, lookOptions(s.Queue, "read the versions back"))
-		if err := workflow.ExecuteActivity(with, actReadBack, lookIn{Parts: left, Most: s.Step.MaxParallel, Image: s.Image}).Get(ctx, &seen); err != nil {
+		in := lookIn{Parts: left, Most: s.Step.MaxParallel, Image: s.Image}
+		with := workflow.WithActivityOptions(ctx, in.options(s.Queue, "read the versions back"))
+		if err := workflow.ExecuteActivity(with, actReadBack, in).Get(ctx, &seen); err != nil {
 			return nil, err
 		}
 		for _, one := range seen {

@@ -240,6 +240,14 @@ type lookIn struct {
 	Last            bool             `json:"last,omitempty"` // of a task that did not succeed
 }
 
+// most is how many components are asked at once.
+func (in *lookIn) most() int {
+	if in.Most > 0 {
+		return min(looksAtOnce, in.Most)
+	}
+	return looksAtOnce
+}
+
 // sight is what was seen of one component: the word that was asked for, or why
 // there is none.
 type sight struct {
@@ -298,12 +306,8 @@ func (k *keeper) readBack(ctx context.Context, in lookIn) ([]sight, error) {
 // all asks components beside each other. One that gives no answer is told, and is
 // no failure of the look.
 func (k *keeper) all(ctx context.Context, in lookIn, ask func(context.Context, report.Part) (string, error)) ([]sight, error) {
-	most := looksAtOnce
-	if in.Most > 0 {
-		most = min(most, in.Most)
-	}
 	seen := make([]sight, len(in.Parts))
-	free := make(chan struct{}, most)
+	free := make(chan struct{}, in.most())
 	var group sync.WaitGroup
 	for i, p := range in.Parts {
 		group.Go(func() {

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -80,7 +81,7 @@ func (t *task) stepIn(s *rule.Step) *stepIn {
 	}
 	for i := range t.Firmware {
 		if f := &t.Firmware[i]; f.ComponentType == s.ComponentType {
-			in.Image = &component.Image{URI: f.URI, SHA256: f.SHA256, Versions: f.Versions}
+			in.Image = &component.Image{URI: f.URI, SHA256: f.SHA256, Versions: f.Versions, Override: t.Override}
 		}
 	}
 	return in
@@ -89,8 +90,9 @@ func (t *task) stepIn(s *rule.Step) *stepIn {
 // step is a step under way.
 type step struct {
 	*stepIn
-	failed []int64
-	open   []int64
+	restarts bool // an action behind the one that is carried out restarts the components
+	failed   []int64
+	open     []int64
 }
 
 // stepWorkflow carries a step out. It ends well whatever becomes of its components:
@@ -105,6 +107,7 @@ func stepWorkflow(ctx workflow.Context, in *stepIn) (*stepOut, error) {
 				in.Place.Parts = make([]stand, len(in.Parts))
 			}
 		}
+		s.restarts = slices.ContainsFunc(actions[in.Place.Action+1:], restart)
 		why, err := s.action(ctx, in.Place.Action, &actions[in.Place.Action])
 		switch {
 		case temporal.IsCanceledError(err):
@@ -127,6 +130,11 @@ func stepWorkflow(ctx workflow.Context, in *stepIn) (*stepOut, error) {
 		return nil, err
 	}
 	return &stepOut{Done: true, Failed: s.failed, Why: why}, nil
+}
+
+// restart tells whether an action lets components begin anew.
+func restart(a rule.Action) bool {
+	return a.Name == rule.PowerControl && slices.Contains([]string{"power_on", "force_power_on", "restart", "force_restart", "warm_reset", "cold_reset"}, a.Parameters.Operation)
 }
 
 // action carries out one action. An error is that of a cancel, of a new run, or of

@@ -149,6 +149,9 @@ func (t *task) stage(ctx workflow.Context, s *stage) error {
 	}
 	var children []child
 	for _, i := range s.steps {
+		if ctx.Err() != nil { // what was not begun is not begun
+			break
+		}
 		step := &t.Rule.Steps[i]
 		in := t.stepIn(step)
 		if len(in.Parts) == 0 {
@@ -194,7 +197,10 @@ func (t *task) each(in *stepIn, f func(*standing)) {
 
 // ended takes what became of a step.
 func (t *task) ended(ctx workflow.Context, in *stepIn, out *stepOut, err error) error {
-	if err != nil && !temporal.IsCanceledError(err) {
+	switch alone := ctx.Err() == nil; { // nobody cancelled the task
+	case alone && (temporal.IsCanceledError(err) || err == nil && !out.Done && out.Why == nil):
+		out.Why = &trouble{Code: codes.ComponentResultUnknown, Message: "the step was cancelled by itself in Temporal: what it had begun may have taken effect"}
+	case err != nil && !temporal.IsCanceledError(err):
 		out = &stepOut{Why: &trouble{Code: codes.ComponentResultUnknown, Message: clip(fmt.Sprintf("the step's workflow did not come to its end: %v", err))}}
 	}
 	if out.Why != nil && t.why == nil {

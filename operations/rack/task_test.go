@@ -240,6 +240,25 @@ func TestNothingHappensToATaskThatDoesNotRun(t *testing.T) {
 
 // A cancel is told at once, ends within one poll, begins nothing more, and says in
 // which state every component was left.
+// Whoever cancels one step in Temporal ends the task by it: what it was to see was
+// not seen.
+func TestAStepThatIsCancelledByItselfEndsTheTask(t *testing.T) {
+	t.Parallel()
+	h := newHall(ruleOf(t, "power_control", "power_off", `steps:
+- {component_type: compute, stage: 1, main_operation: {name: PowerControl}, post_operation: [{name: VerifyPowerStatus, timeout: 30m, poll_interval: 5s, parameters: {expected_status: "off"}}]}
+- {component_type: powershelf, stage: 2, main_operation: {name: PowerControl}}
+`), 2, 0, 1, component.On)
+	h.tray("c02").deaf = true
+	env := h.suite(t)
+	env.RegisterDelayedCallback(func() { env.CancelWorkflowByID("task/7/stage/1/compute", "") }, time.Minute)
+	h.runIn(t, env)
+	h.ends(t, "failed COMPONENT_RESULT_UNKNOWN")
+	slices.Sort(h.effects)
+	if want := []string{"power_off c01", "power_off c02"}; !slices.Equal(h.effects, want) {
+		t.Errorf("effects %v, want %v", h.effects, want)
+	}
+}
+
 func TestACancelEndsWithinOnePoll(t *testing.T) {
 	t.Parallel()
 	h := newHall(ruleOf(t, "power_control", "power_off", `steps:

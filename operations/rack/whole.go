@@ -309,7 +309,7 @@ func told(parts []report.Part, last []sight) string {
 
 // lookAt looks at components once, as long as it takes until a worker has.
 func lookAt(ctx workflow.Context, queue string, in lookIn) ([]sight, error) {
-	options := lookOptions(queue, "look")
+	options := in.options(queue, "look")
 	if in.Last {
 		options.ScheduleToCloseTimeout = lastLookWithin
 	}
@@ -331,6 +331,15 @@ func states(ctx workflow.Context, queue string, parts []report.Part) []string {
 		}
 	}
 	return all
+}
+
+// options are those of one look at all of its components: as long as they take one
+// behind the other, as many at once as may be.
+func (in *lookIn) options(queue, what string) workflow.ActivityOptions {
+	o := lookOptions(queue, what)
+	rounds := (len(in.Parts) + in.most() - 1) / in.most()
+	o.StartToCloseTimeout = max(lookWithin, time.Duration(rounds)*oneLook+time.Minute)
+	return o
 }
 
 // lookOptions are those of an activity that only looks.

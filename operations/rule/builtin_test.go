@@ -121,7 +121,7 @@ func TestWorstCasesOfTheBuiltInRules(t *testing.T) {
 		"force_power_off": "46m24s",
 		"restart":         "4h45m30s",
 		"force_restart":   "1h43m18s",
-		"warm_reset":      "1h10m",
+		"warm_reset":      "2h10m18s",
 		"cold_reset":      "9h40m36s",
 		"upgrade":         "28h46m18s",
 		"downgrade":       "28h46m18s",

@@ -148,6 +148,9 @@ func versionOf(image string) string {
 // default.
 func (v *view) update(image string, targets []any) *answer {
 	component := bmcComponent(v.m.Class)
+	if named, _, _ := strings.Cut(path.Base(image), "@"); v.m.Firmware[named] != "" { // an image knows what it is for
+		component = named
+	}
 	if len(targets) > 0 {
 		target, _ := targets[0].(string)
 		component = path.Base(target)

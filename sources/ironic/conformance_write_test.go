@@ -192,7 +192,7 @@ func conformPower(t *testing.T, p *peer) {
 	}{
 		{nodes.PowerOn, "power on"}, {nodes.PowerOn, "power on"}, {nodes.Rebooting, "power on"}, {nodes.SoftPowerOff, "power off"}, {nodes.PowerOff, "power off"},
 	} {
-		r, err := c.SetPower(t.Context(), id, step.target, patience)
+		r, err := c.SetPower(t.Context(), id, step.target, patience, nil)
 		must(t, err)
 		if r.Ironic.PowerState != facts.TextOf(step.want) || r.Ironic.TargetPowerState.Known {
 			t.Fatalf("after %s: %+v", step.target, r.Ironic)

@@ -2,12 +2,14 @@ package ironic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/baremetal/v1/nodes"
 
+	"github.com/musterhq/muster/facts"
 	"github.com/musterhq/muster/sources"
 )
 
@@ -22,10 +24,19 @@ var powered = map[nodes.TargetPowerState]struct {
 	nodes.SoftRebooting: {"power on", true},
 }
 
+// ErrUnsent is wrapped by errors of SetPower after which nothing was sent, and
+// ErrGaveUp by those that say that Ironic tried and did not come through.
+var (
+	ErrUnsent = errors.New("nothing was sent")
+	ErrGaveUp = errors.New("Ironic gave up")
+)
+
 // SetPower changes a node's power through Ironic, which would undo a change
 // made behind its back, and waits until Ironic is through with it: the power
-// state is as wanted, no target is left and nobody holds the lock.
-func (c *Client) SetPower(ctx context.Context, ref string, target nodes.TargetPowerState, patience time.Duration) (*sources.Record, error) {
+// state is as wanted, no target is left and nobody holds the lock. may is asked
+// with each reading that a request rests on, also after one that found the node
+// locked; its error ends it. It may be nil.
+func (c *Client) SetPower(ctx context.Context, ref string, target nodes.TargetPowerState, patience time.Duration, may func(*facts.Ironic) error) (*sources.Record, error) {
 	op := fmt.Sprintf("set ironic power %q", target)
 	goal, known := powered[target]
 	if !known {
@@ -34,19 +45,25 @@ func (c *Client) SetPower(ctx context.Context, ref string, target nodes.TargetPo
 	idle := func(o *observation) bool {
 		return string(o.raw.TargetPowerState) == "null" && o.facts.Reservation.Known && o.facts.Reservation.Value == ""
 	}
-	seen := false // a power request at work
-	return c.apply(ctx, ref, change{
+	seen, sent, behind := false, false, false // a power request at work; ours; that ours waits for
+	r, err := c.apply(ctx, ref, change{
 		op:       op,
 		patience: patience,
 		done: func(o *observation) (bool, error) {
-			return !goal.round && idle(o) && o.facts.PowerState.Value == goal.state, nil
+			done := !goal.round && idle(o) && o.facts.PowerState.Value == goal.state
+			if done || may == nil {
+				return done, nil
+			}
+			return false, may(o.facts)
 		},
 		send: func(ctx context.Context, sc *gophercloud.ServiceClient, o *observation) error {
 			// A request on its way is waited for, not repeated: a soft power-off
 			// takes minutes.
 			if !goal.round && o.facts.TargetPowerState.Value == goal.state {
+				behind = true
 				return nil
 			}
+			sent = true
 			return nodes.ChangePowerState(ctx, sc, ref, nodes.PowerStateOpts{Target: target}).ExtractErr()
 		},
 		// Ironic holds the lock from before it accepts until it is through.
@@ -63,4 +80,11 @@ func (c *Client) SetPower(ctx context.Context, ref string, target nodes.TargetPo
 			return nothing
 		},
 	})
+	if err != nil && behind && !sent {
+		err = refused(sources.KindTransient, op, "another power request was under way all the time (%s)", goal.state)
+	}
+	if err != nil && !sent {
+		err = fmt.Errorf("%w: %w", ErrUnsent, err)
+	}
+	return r, err
 }

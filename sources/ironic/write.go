@@ -124,7 +124,7 @@ func (c *Client) verify(ctx context.Context, w change, before *observation, sent
 		case shown == landed:
 			return now.record, nil
 		case shown == failed:
-			return nil, refused(sources.KindTransient, w.op, "Ironic gave up%s", lastError(now))
+			return nil, &sources.Error{Kind: sources.KindTransient, Op: w.op, Message: ErrGaveUp.Error() + lastError(now), Err: ErrGaveUp}
 		case shown == underway:
 			patience = max(patience, w.patience)
 		}

@@ -2,6 +2,7 @@ package ironic
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ var writes = map[string]func(ctx context.Context, c *Client) (*sources.Record, e
 		return c.AddTrait(ctx, "u", "CUSTOM_READY")
 	},
 	"power": func(ctx context.Context, c *Client) (*sources.Record, error) {
-		return c.SetPower(ctx, "u", nodes.PowerOn, time.Minute)
+		return c.SetPower(ctx, "u", nodes.PowerOn, time.Minute, nil)
 	},
 }
 
@@ -86,7 +87,7 @@ func TestALostRebootIsNotTakenForDone(t *testing.T) {
 		}
 		return false
 	}
-	_, err := c.SetPower(t.Context(), "u", nodes.Rebooting, time.Minute)
+	_, err := c.SetPower(t.Context(), "u", nodes.Rebooting, time.Minute, nil)
 	wantKind(t, err, sources.KindTransient)
 }
 
@@ -241,7 +242,7 @@ func TestPowerIsNotAskedForTwice(t *testing.T) {
 		}
 		return nil
 	}
-	r, err := c.SetPower(t.Context(), "u", nodes.SoftPowerOff, 5*time.Minute)
+	r, err := c.SetPower(t.Context(), "u", nodes.SoftPowerOff, 5*time.Minute, nil)
 	must(t, err)
 	if r.Ironic.PowerState.Value != "power off" || len(f.written()) != 0 {
 		t.Errorf("%+v, written %v", r.Ironic, f.written())
@@ -249,9 +250,40 @@ func TestPowerIsNotAskedForTwice(t *testing.T) {
 
 	// Accepted, then given up by Ironic: told at once, with its error.
 	f, c = writer(t, "active", map[string]any{"power_state": "power on", "broken": true})
-	_, err = c.SetPower(t.Context(), "u", nodes.PowerOff, time.Hour)
+	_, err = c.SetPower(t.Context(), "u", nodes.PowerOff, time.Hour, nil)
 	wantKind(t, err, sources.KindTransient)
 	if !strings.Contains(err.Error(), "the BMC did not answer") || !slices.Equal(f.written(), []string{"PUT states/power"}) {
+		t.Errorf("%v, written %v", err, f.written())
+	}
+}
+
+// A request that Ironic's lock held back rests on what is so when it goes out.
+func TestPowerThatWaitedForTheLockIsAskedAboutAgain(t *testing.T) {
+	t.Parallel()
+	f, c := writer(t, "available", map[string]any{"power_state": "power on", "reservation": "cond-1"})
+	c.config.HTTP.Wait = func(context.Context, time.Duration) error {
+		f.set("u", map[string]any{"instance_uuid": "99999999-2222-4333-8444-555555555555", "provision_state": "active", "reservation": nil})
+		return nil
+	}
+	taken := errors.New("it is somebody's now")
+	_, err := c.SetPower(t.Context(), "u", nodes.PowerOff, time.Minute, func(n *facts.Ironic) error {
+		if n.InstanceBound == facts.True {
+			return taken
+		}
+		return nil
+	})
+	if !errors.Is(err, taken) || len(f.written()) != 1 { // the one that was refused by the lock
+		t.Errorf("%v, written %v", err, f.written())
+	}
+}
+
+// A forced power-off behind a soft one that does not end is told as not sent.
+func TestPowerBehindAnotherRequestIsToldAsNotSent(t *testing.T) {
+	t.Parallel()
+	f, c := writer(t, "active", map[string]any{"power_state": "power on", "target_power_state": "power off", "reservation": "cond-1"})
+	c.config.HTTP.Wait = func(context.Context, time.Duration) error { return nil }
+	_, err := c.SetPower(t.Context(), "u", nodes.PowerOff, 2*time.Minute, nil)
+	if !errors.Is(err, ErrUnsent) || !strings.Contains(err.Error(), "another power request") || sources.KindOf(err) != sources.KindTransient || len(f.written()) != 0 {
 		t.Errorf("%v, written %v", err, f.written())
 	}
 }

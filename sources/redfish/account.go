@@ -33,7 +33,7 @@ func (c *Client) SetPassword(ctx context.Context, target Target, with Account, u
 	defer cancel()
 	outcome, err := c.changePassword(ctx, op, target, before, user, password)
 	switch {
-	case err != nil && (ClassOf(err) == ClassCredential || errors.Is(err, errBlocked) || before.err != nil):
+	case err != nil && (ClassOf(err) == ClassCredential || errors.Is(err, ErrBlocked) || before.err != nil):
 		if c.letsIn(ctx, target, after) != nil {
 			return err
 		}

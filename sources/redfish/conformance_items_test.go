@@ -73,7 +73,7 @@ func loginItem(t *testing.T, p *peer) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	if _, err := c.Power(t.Context(), p.target); !errors.Is(err, errBlocked) || sources.KindOf(err) != sources.KindForbidden {
+	if _, err := c.Power(t.Context(), p.target); !errors.Is(err, ErrBlocked) || sources.KindOf(err) != sources.KindForbidden {
 		t.Errorf("%v", err)
 	}
 	secret = p.login

@@ -127,8 +127,8 @@ func fits(pattern, name string) bool {
 	return i == len(p)
 }
 
-// errBlocked says that a credential is not tried any more.
-var errBlocked = errors.New("the BMC refused this credential three times in a row: it is not tried there again until its content changes or a person asks")
+// ErrBlocked says that a credential is not tried any more.
+var ErrBlocked = errors.New("the BMC refused this credential three times in a row: it is not tried there again until its content changes or a person asks")
 
 // refusals counts, for each BMC, how often its credential was refused in a row.
 type refusals struct {

@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -171,6 +172,7 @@ func (s *scan) shelf(ctx context.Context) {
 	var units []member
 	var health, supplies verdict
 	var power, outlets switched
+	unread := "" // a part whose power nobody read: what the others say is not the shelf's
 	for i, uri := range s.shelfChassis() {
 		if i == chassisLimit {
 			break
@@ -178,6 +180,7 @@ func (s *scan) shelf(ctx context.Context) {
 		a, err := s.get(ctx, uri)
 		if err != nil {
 			s.blind = id(uri) + ": " + reason(err)
+			unread = s.blind
 			health.fail(s.blind)
 			supplies.fail(s.blind)
 			continue
@@ -185,10 +188,13 @@ func (s *scan) shelf(ctx context.Context) {
 		units = append(units, member{uri: uri, doc: a.doc})
 	}
 	s.main = units
-	for _, unit := range append(units, s.shelves(ctx, &health)...) {
+	equipment, missed := s.shelves(ctx, &health)
+	unread = cmp.Or(unread, missed)
+	for _, unit := range append(units, equipment...) {
 		health.add(unit.doc.health())
 		v, parts := s.psus(ctx, unit.doc)
 		supplies.merge(v)
+		unread = cmp.Or(unread, v.unread)
 		for _, part := range append(parts, vendors(unit.doc, "PowerSupplies")...) {
 			addPower(&power, part)
 		}
@@ -202,10 +208,11 @@ func (s *scan) shelf(ctx context.Context) {
 			}
 		}
 	}
-	if len(units) == 0 && s.blind != "" {
-		s.lost("power_state", s.blind)
+	if unread != "" {
+		s.lost("power_state", unread)
+	} else {
+		s.shelfPower(power, outlets, units)
 	}
-	s.shelfPower(power, outlets, units)
 	s.f.ChassisHealth = s.settle("chassis_health", health)
 	s.f.PowerSupplies = s.settle("power_supplies", supplies)
 }
@@ -226,11 +233,18 @@ func (s *scan) shelfPower(power, outlets switched, units []member) {
 			return
 		}
 	}
+	said, strange := "", ""
 	for _, unit := range units {
-		if state, odd := powerOf(unit.doc); state != "" || odd != "" {
-			s.power(state, odd)
-			return
+		switch state, odd := powerOf(unit.doc); {
+		case state == "" && odd == "", state == said && strange == "": // it does not say, or the same
+		case said == "" && strange == "":
+			said, strange = state, odd
+		default:
+			said, strange = "", "mixed: the chassis of the shelf differ"
 		}
+	}
+	if said != "" || strange != "" {
+		s.power(said, strange)
 	}
 }
 
@@ -260,22 +274,26 @@ func vendor(d document) document {
 
 func vendors(d document, list string) []document { return vendor(d).objects(list) }
 
-// shelves reads what PowerEquipment has, where the service has it.
-func (s *scan) shelves(ctx context.Context, health *verdict) []member {
+// shelves reads what PowerEquipment has, where the service has it, and tells what
+// of it could not be read.
+func (s *scan) shelves(ctx context.Context, health *verdict) (read []member, unread string) {
 	uri := s.services.link("PowerEquipment")
 	if uri == "" {
-		return nil
+		return nil, ""
 	}
 	members, err := s.members(ctx, strings.TrimRight(uri, "/")+"/PowerShelves", nil)
+	var v verdict
 	if err != nil {
-		health.failed(err)
+		v.failed(err)
 	}
-	return slices.DeleteFunc(members, func(m member) bool {
+	members = slices.DeleteFunc(members, func(m member) bool {
 		if m.err != nil {
-			health.fail(id(m.uri) + ": " + reason(m.err))
+			v.fail(id(m.uri) + ": " + reason(m.err))
 		}
 		return m.err != nil
 	})
+	health.merge(v)
+	return members, v.unread
 }
 
 // versions keeps the inventory of firmware of each BMC between two readings of

@@ -40,7 +40,7 @@ func (c *Client) bmc(target Target, l login) *bmc {
 	case !l.usable():
 		b.anonymous, b.why = true, l.err
 	case c.refusals.blocked(target.Address, l):
-		b.anonymous, b.why = true, errBlocked
+		b.anonymous, b.why = true, ErrBlocked
 	}
 	return b
 }

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -397,5 +398,39 @@ func TestFirmwareIsReadOnceInAWhile(t *testing.T) {
 	now = now.Add(2 * time.Hour)
 	if got := answeredFacts(t, c); got.Firmware["BMC"] != "8.0" || got.Unreadable["firmware"] == "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What one chassis of a shelf says is not the shelf's power while another one
+// cannot be read: an Off would be taken for done.
+func TestAShelfThatIsHalfReadHasNoPower(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, `{"/redfish/v1": {}, "/redfish/v1/Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/powershelf_1"}, {"@odata.id": "/redfish/v1/Chassis/powershelf_2"}]},
+		"/redfish/v1/Chassis/powershelf_1": {"Id": "powershelf_1", "PowerState": "Off"}, "/redfish/v1/Chassis/powershelf_2": {"Id": "powershelf_2", "PowerState": "On"}}`))
+	client, target := m.client(t, facts.DeviceClassPowershelf)
+	m.rule(answerRule{method: "GET", path: "/Chassis/powershelf_2$", status: 503, times: 1})
+	if now, err := client.Power(t.Context(), target); err == nil && now.State != "" {
+		t.Errorf("half read, its power is %q", now.State)
+	}
+	if now, err := client.Power(t.Context(), target); err != nil || now.State != "" {
+		t.Errorf("half on, its power is %q, %v", now.State, err)
+	}
+}
+
+// One refusal of a login that was good is no lost credential: a BMC that starts
+// gives such.
+func TestOneRefusalIsNotALostCredential(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, object(t, tray))
+	client, target := m.client(t, facts.DeviceClassGpuCompute)
+	if _, err := client.Power(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	m.rule(answerRule{method: "GET", path: "Systems$", status: 401, times: 1})
+	if _, err := client.Power(t.Context(), target); err == nil || errors.Is(err, ErrBlocked) {
+		t.Errorf("refused once: %v", err)
+	}
+	if _, err := client.Power(t.Context(), target); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -23,6 +23,8 @@ func Failed(ctx context.Context, err error) error {
 	switch kind := sources.KindOf(err); {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case act.Code(err) != "": // it has one
+		return err
 	case errors.Is(err, ironic.ErrForeign):
 		return act.Final(codes.MaintenanceForeign, "%v", err)
 	case errors.Is(err, sources.ErrGone) || kind == sources.KindMissing:
