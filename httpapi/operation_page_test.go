@@ -85,6 +85,16 @@ func TestCustomersAreToldOfBeforeARackIsOperated(t *testing.T) {
 	v.open("/ui/operations/tasks/1/").says(http.StatusOK, "they know")
 }
 
+// watches opens the page of a task in a browser.
+func (w *world) watches(b *browser, task int64) {
+	w.t.Helper()
+	server := httptest.NewServer(w.handler)
+	w.t.Cleanup(server.Close)
+	b.open(fmt.Sprintf("%s/ui/login/?token=%s", server.URL, w.token))
+	b.shows("document.querySelector('h1').innerText", "Fleet")
+	b.visit(fmt.Sprintf("%s/ui/operations/tasks/%d/", server.URL, task))
+}
+
 // fails begins a task and lets one tray fail.
 func (w *world) fails(task, good, bad int64) {
 	w.t.Helper()
@@ -169,11 +179,7 @@ func TestAWholeRackIsWatchedInABrowser(t *testing.T) {
 	b := startBrowser(t)
 	rack, of := w.whole(w.hall(), "r1")
 	task := int64(firstTask(w.operate("power", fields{"operation": "power_off", "racks": []any{rack}}))["id"].(float64))
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b.open(fmt.Sprintf("%s/ui/login/?token=%s", server.URL, w.token))
-	b.shows("document.querySelector('h1').innerText", "Fleet")
-	b.visit(fmt.Sprintf("%s/ui/operations/tasks/%d/", server.URL, task))
+	w.watches(b, task)
 	b.shows("String(document.querySelectorAll('.chart tr.component').length)", "35")
 	b.shows("document.querySelector('#chart-scale').innerText", "nothing has started")
 	b.run("window.loaded = 'once'; document.querySelector('.chart tr.component a').focus()")
@@ -232,11 +238,7 @@ func TestATaskIsFollowedInABrowser(t *testing.T) {
 	b := startBrowser(t)
 	rack, of := w.rack(w.hall(), "r1")
 	task := int64(firstTask(w.operate("power", fields{"operation": "power_off", "racks": []any{rack}}))["id"].(float64))
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b.open(fmt.Sprintf("%s/ui/login/?token=%s", server.URL, w.token))
-	b.shows("document.querySelector('h1').innerText", "Fleet")
-	b.visit(fmt.Sprintf("%s/ui/operations/tasks/%d/", server.URL, task))
+	w.watches(b, task)
 	b.shows("document.querySelector('h1').innerText", "pending")
 	b.run("window.loaded = 'once'")
 	w.fails(task, of["c1"], of["c2"])

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/simulator"
 )
 
@@ -130,14 +129,9 @@ func same(t *testing.T, what string, got, want map[string]string) {
 func TestFirmwareOfARackMoves(t *testing.T) {
 	t.Parallel()
 	var netbox, netboxToken string
-	p := newPlantOf(t, pgtest.Template(t, "migrated", migrated), 4, func(_ object, e *simulator.Endpoints, site *simulator.Site) {
+	p, worker := rackPlant(t, func(_ object, e *simulator.Endpoints, site *simulator.Site) {
 		netbox, netboxToken = site.NetBox, e.Secrets.NetBox
 	})
-	p.startTemporal(t)
-	p.serve(t, "api,reconciler")
-	worker := p.serve(t, "worker")
-	p.token = strings.TrimSpace(p.run(t, "token", "create", "racks", "--scope", "operation:read", "--scope", "operation:write", "--scope", "rule:read", "--scope", "rule:write"))
-	p.until(t, "the rack to be known", "select count(*) = 9 from devices where name like 'sim1-r01-n%' and bmc_address <> ''")
 	for _, operation := range []string{"upgrade", "rollback"} {
 		p.defaultRule(t, "firmware_control", operation, quickFirmware)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/embedded/pgtest"
 	"github.com/musterhq/muster/simulator/control"
 	"github.com/musterhq/muster/simulator/faultproxy"
 	"github.com/musterhq/muster/simulator/world"
@@ -31,15 +30,10 @@ const (
 	quickOn      = `{"name": "VerifyPowerStatus", "timeout": "8s", "poll_interval": "1s", "parameters": {"expected_status": "on"}}`
 )
 
-// rackPlant is a plant whose first rack is known and operated by quick rules.
-func rackPlant(t *testing.T) (*plant, *replica) {
+// quickRack is a plant whose first rack is operated by quick rules.
+func quickRack(t *testing.T) (*plant, *replica) {
 	t.Helper()
-	p := newPlantOf(t, pgtest.Template(t, "migrated", migrated), 4) // one of them is less than the shipped caps let go at once
-	p.startTemporal(t)
-	p.serve(t, "api,reconciler")
-	worker := p.serve(t, "worker")
-	p.token = strings.TrimSpace(p.run(t, "token", "create", "racks", "--scope", "operation:read", "--scope", "operation:write", "--scope", "operation:force", "--scope", "rule:read", "--scope", "rule:write"))
-	p.until(t, "the rack to be known", "select count(*) = 35 from devices where name like 'sim1-r01-%' and device_class in ('gpu_compute', 'nvswitch', 'powershelf') and bmc_address <> ''")
+	p, worker := rackPlant(t)
 	for operation, rule := range map[string]string{"power_off": quickDown, "power_on": quickUp, "restart": quickRestart, "warm_reset": quickRestart} {
 		p.defaultRule(t, "power_control", operation, rule)
 	}
@@ -78,7 +72,7 @@ func (p *plant) happens(t *testing.T, since int, name string, times int) {
 // counts what was done to the machines.
 func TestARackOutlivesItsWorkers(t *testing.T) {
 	t.Parallel()
-	p, worker := rackPlant(t)
+	p, worker := quickRack(t)
 	replace := func() {
 		worker.kill(t)
 		worker = p.serve(t, "worker")
@@ -157,7 +151,7 @@ func (p *plant) saysPower(t *testing.T, device, state string) {
 // does not do what it is told, and with shelves that lie.
 func TestARackThatFailsHalfWaySaysHowItWasLeft(t *testing.T) {
 	t.Parallel()
-	p, _ := rackPlant(t)
+	p, _ := quickRack(t)
 	const override = "--override=the customers know"
 	up := p.operate(t, "power_on", "sim1-r01", "--reason", "test") // whatever was off
 	p.taskEnds(t, up, "succeeded")

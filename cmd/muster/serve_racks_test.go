@@ -11,6 +11,18 @@ import (
 	"github.com/musterhq/muster/simulator/world"
 )
 
+// rackPlant is a plant whose first rack is known, and its worker.
+func rackPlant(t *testing.T, adjust ...described) (*plant, *replica) {
+	t.Helper()
+	p := newPlantOf(t, pgtest.Template(t, "migrated", migrated), 4, adjust...) // one of them is less than the shipped caps let go at once
+	p.startTemporal(t)
+	p.serve(t, "api,reconciler")
+	worker := p.serve(t, "worker")
+	p.token = strings.TrimSpace(p.run(t, "token", "create", "racks", "--scope", "operation:read", "--scope", "operation:write", "--scope", "operation:force", "--scope", "rule:read", "--scope", "rule:write"))
+	p.until(t, "the rack to be known", "select count(*) = 35 from devices where name like 'sim1-r01-%' and device_class in ('gpu_compute', 'nvswitch', 'powershelf') and bmc_address <> ''")
+	return p, worker
+}
+
 // operate submits an operation on the plant's rack, when Ironic is through with the
 // one before, and gives its task.
 func (p *plant) operate(t *testing.T, args ...string) (task int64) {
@@ -62,12 +74,7 @@ func (p *plant) taskEnds(t *testing.T, task int64, want string) {
 // their BMCs.
 func TestARackGoesDownAndUp(t *testing.T) {
 	t.Parallel()
-	p := newPlantOf(t, pgtest.Template(t, "migrated", migrated), 4) // one of them is less than the shipped caps let go at once
-	p.startTemporal(t)
-	p.serve(t, "api,reconciler")
-	worker := p.serve(t, "worker")
-	p.token = strings.TrimSpace(p.run(t, "token", "create", "racks", "--scope", "operation:read", "--scope", "operation:write", "--scope", "operation:force", "--scope", "rule:read", "--scope", "rule:write"))
-	p.until(t, "the rack to be known", "select count(*) = 35 from devices where name like 'sim1-r01-%' and device_class in ('gpu_compute', 'nvswitch', 'powershelf') and bmc_address <> ''")
+	p, worker := rackPlant(t)
 
 	// Its customers keep it from being switched off without a reason.
 	if said, err := p.try(t, "operation", "submit", "power_off", "sim1-r01", "--reason", "test"); err == nil || !strings.Contains(said, "instance_present") {
@@ -75,10 +82,7 @@ func TestARackGoesDownAndUp(t *testing.T) {
 	}
 	down := p.operate(t, "power_off", "sim1-r01", "--reason", "test", "--override", "the customers know")
 	p.until(t, "the trays to go down", "select count(*) >= 3 from task_entries where task_id = $1 and component_type = 'compute' and status = 'succeeded'", down)
-	if err := worker.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-worker.exited
+	worker.kill(t)
 	p.serve(t, "worker")
 	p.taskEnds(t, down, "succeeded")
 	all, err := p.control.Effects(t.Context(), 0, "")
