@@ -96,6 +96,16 @@ func TestRulesAreKeptOverTheAPI(t *testing.T) {
 	if a := w.ask(w.token, http.MethodPut, bind, fields{"rule_id": second}); a.Status != http.StatusOK || len(a.json()["racks"].([]any)) != 1 {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
+	bound := fmt.Sprintf("/api/v1/racks/%d/operation-rules/", rack)
+	if page := w.get(bound); len(column(page, "id")) != 1 || column(page, "id")[0] != second || fmt.Sprint(column(page, "racks")) != fmt.Sprintf("[[%d]]", rack) {
+		t.Errorf("the rack is bound to %v", page)
+	}
+	other, _ := w.rack(w.lab, "r2")
+	if ids := column(w.get(fmt.Sprintf("/api/v1/racks/%d/operation-rules/", other)), "id"); len(ids) != 0 {
+		t.Errorf("a rack without rules of its own has %v", ids)
+	}
+	w.ask(w.token, http.MethodGet, "/api/v1/racks/999/operation-rules/", nil).refused(http.StatusNotFound, operations.CodeRackNotFound)
+	w.ask(w.makeToken(store.Token{Scopes: []string{"rule:read"}, Sites: []string{"annex"}}), http.MethodGet, bound, nil).refused(http.StatusNotFound, operations.CodeRackNotFound)
 	w.ask(w.token, http.MethodPut, fmt.Sprintf("/api/v1/racks/%d/operation-rules/power_off/", rack), fields{"rule_id": second}).refused(http.StatusBadRequest, operations.CodeRuleMismatch)
 	w.ask(w.token, http.MethodPut, "/api/v1/racks/999/operation-rules/power_on/", fields{"rule_id": second}).refused(http.StatusNotFound, operations.CodeRackNotFound)
 	elsewhere := w.makeToken(store.Token{Scopes: []string{"rule:write"}, Sites: []string{"annex"}})

@@ -87,6 +87,7 @@ func (s *Server) table() []route {
 		put("/operation-rules/{rule}/", RuleWrite, s.replaceRule),
 		remove("/operation-rules/{rule}/", RuleWrite, s.deleteRule),
 		post("/operation-rules/{rule}/set-default/", RuleWrite, s.setDefaultRule),
+		get("/racks/{rack}/operation-rules/", RuleRead, s.listRackRules),
 		put("/racks/{rack}/operation-rules/{operation}/", RuleWrite, s.associateRule),
 		remove("/racks/{rack}/operation-rules/{operation}/", RuleWrite, s.disassociateRule),
 		get("/racks/", DeviceRead, s.listRacks),

@@ -118,16 +118,38 @@ func (s *Server) listRules(r *request) (*reply, error) {
 	return ok(page), nil
 }
 
+// listRackRules lists the rules that a rack is bound to.
+func (s *Server) listRackRules(r *request) (*reply, error) {
+	rack := r.number("rack")
+	racks, err := store.FindRacks(r.Context(), s.DB, []int64{rack}, nil, r.principal.Sites, "")
+	if err != nil {
+		return nil, err
+	}
+	if len(racks) == 0 {
+		return nil, refuse(http.StatusNotFound, operations.CodeRackNotFound, "there is no rack %d: list them at /api/v1/racks/", rack)
+	}
+	page, err := s.rulesOf(r, store.RuleFilter{Rack: rack})
+	if err != nil {
+		return nil, err
+	}
+	return ok(page), nil
+}
+
 // rulePage reads the page of rules that a request asks for.
 func (s *Server) rulePage(r *request) (*list[ruleView], error) {
+	return s.rulesOf(r, store.RuleFilter{OperationType: r.query.Get("operation_type"), Operation: r.query.Get("operation"), IsDefault: flag(r.query, "is_default")})
+}
+
+// rulesOf reads one page of the rules that f chooses, with those of their racks
+// that exist for the caller.
+func (s *Server) rulesOf(r *request, f store.RuleFilter) (*list[ruleView], error) {
 	after, err := r.afterID()
 	if err != nil {
 		return nil, err
 	}
 	limit := r.limit()
-	rows, err := store.ListRules(r.Context(), s.DB, store.RuleFilter{
-		OperationType: r.query.Get("operation_type"), Operation: r.query.Get("operation"), IsDefault: flag(r.query, "is_default"), After: after, Limit: limit + 1, SiteNames: r.principal.Sites,
-	})
+	f.After, f.Limit, f.SiteNames = after, limit+1, r.principal.Sites
+	rows, err := store.ListRules(r.Context(), s.DB, f)
 	if err != nil {
 		return nil, err
 	}

@@ -84,11 +84,21 @@ func (a *app) storeRules(ctx context.Context, conn *connection, flags *ruleFlags
 
 func (a *app) ruleListCommand() *cobra.Command {
 	var operation string
-	c := &cobra.Command{Use: "list", Short: "List the stored operation rules", Args: cobra.NoArgs}
+	var rack int64
+	c := &cobra.Command{Use: "list", Short: "List the stored operation rules, or those that a rack goes by", Args: cobra.NoArgs}
 	output := outputFlag(c)
 	conn := a.connectFlags(c)
 	c.Flags().StringVar(&operation, "operation", "", "only rules for this operation")
+	c.Flags().Int64Var(&rack, "rack-id", 0, "only rules of its own that the rack with this id goes by")
+	c.MarkFlagsMutuallyExclusive("operation", "rack-id")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		path := rulesPath
+		if c.Flags().Changed("rack-id") {
+			if rack < 1 {
+				return usage("--rack-id %d: racks have ids from 1 on", rack)
+			}
+			path = fmt.Sprintf("/racks/%d/operation-rules/", rack)
+		}
 		server, err := a.connect(conn)
 		if err != nil {
 			return err
@@ -98,13 +108,13 @@ func (a *app) ruleListCommand() *cobra.Command {
 			query.Set("operation", operation)
 		}
 		if output.value == "json" {
-			items, err := client.List[json.RawMessage](c.Context(), server, rulesPath, query, 0)
+			items, err := client.List[json.RawMessage](c.Context(), server, path, query, 0)
 			if err != nil {
 				return err
 			}
 			return render.JSON(a.stdout, items)
 		}
-		items, err := client.List[ruleItem](c.Context(), server, rulesPath, query, 0)
+		items, err := client.List[ruleItem](c.Context(), server, path, query, 0)
 		if err != nil {
 			return err
 		}
