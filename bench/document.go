@@ -50,7 +50,7 @@ func commit(ctx context.Context) string {
 }
 
 // measured are the folders whose code or policies the figures are of.
-var measured = []string{".", "../devices", "../embedded", "../engine", "../facts", "../fleet", "../migrations", "../policies", "../reconciler", "../schema", "../sources", "../store"}
+var measured = []string{".", "../devices", "../embedded", "../engine", "../facts", "../fleet", "../jobs", "../migrations", "../operations", "../policies", "../reconciler", "../schema", "../sources", "../store", "../workflows"}
 
 func cpuModel() string { return after("/proc/cpuinfo", "model name\t: ") }
 func kernel() string   { return strings.TrimSpace(after("/proc/sys/kernel/osrelease", "")) }
