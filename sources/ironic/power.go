@@ -28,7 +28,7 @@ var powered = map[nodes.TargetPowerState]struct {
 // ErrGaveUp by those that say that Ironic tried and did not come through.
 var (
 	ErrUnsent = errors.New("nothing was sent")
-	ErrGaveUp = errors.New("Ironic gave up")
+	ErrGaveUp = errors.New("given up by Ironic")
 )
 
 // SetPower changes a node's power through Ironic, which would undo a change

@@ -223,7 +223,7 @@ func (c *chain) enrol(t *testing.T, bmcs *realBMCs, name, address string, number
 	if err := c.ironic.Enroll(ctx, id); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.client.SetPower(ctx, id, nodes.PowerOff, settle); err != nil {
+	if _, err := c.client.SetPower(ctx, id, nodes.PowerOff, settle, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -284,12 +284,12 @@ func (c *chain) known(t *testing.T) {
 
 func (c *chain) throughIronic(t *testing.T) {
 	id := c.nodes["m1"]
-	if _, err := c.client.SetPower(t.Context(), id, nodes.PowerOn, settle); err != nil {
+	if _, err := c.client.SetPower(t.Context(), id, nodes.PowerOn, settle, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.power(t, "m1", "power on", "On")
 	c.expect(t, "m1", available)
-	if _, err := c.client.SetPower(t.Context(), id, nodes.PowerOff, settle); err != nil {
+	if _, err := c.client.SetPower(t.Context(), id, nodes.PowerOff, settle, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.power(t, "m1", "power off", "Off")
