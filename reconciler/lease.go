@@ -49,8 +49,8 @@ func (r *Reconciler) renew(ctx context.Context, lost context.CancelCauseFunc, re
 	}
 }
 
-// givingBack is the context of the last words of a lease: they are said even
-// when the work's own context has ended.
+// givingBack is the context of the first and the last words of a lease: they are
+// said even when the work's own context has ended.
 func givingBack(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 }

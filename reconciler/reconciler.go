@@ -142,7 +142,11 @@ func (r *Reconciler) work(ctx context.Context, most int, wake <-chan struct{}, d
 		var jobs []func(context.Context)
 		err := guard(func() (err error) {
 			if free := most - len(slots); free > 0 && r.ready() {
-				jobs, err = claim(ctx, free)
+				// What is claimed as the replica stops is known and given back at once: a
+				// claim that is broken off may have been made.
+				claiming, cancel := givingBack(ctx)
+				defer cancel()
+				jobs, err = claim(claiming, free)
 			}
 			return err
 		})

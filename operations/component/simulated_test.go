@@ -264,7 +264,7 @@ func TestACommandWithoutEffect(t *testing.T) {
 		"asked, seen":   {component.Switch{Operation: "power_off", Seen: true}, codes.PowerNoEffect},
 		"told by force": {component.Switch{Operation: "force_power_off"}, codes.PowerNoEffect},
 	} {
-		ctx, cancel := contextFor(t, time.Second)
+		ctx, cancel := contextFor(t, 4*time.Second)
 		done, err := f.managers["compute"].Power.Switch(ctx, p, c.s)
 		cancel()
 		if act.Code(err) != c.want || c.want == "" && (err != nil || done.State != component.On || done.Sent != "GracefulShutdown") {
